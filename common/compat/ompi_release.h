@@ -221,6 +221,15 @@ inline void mark_revoked([[maybe_unused]] ompi_communicator_t& comm, [[maybe_unu
 #endif
 }
 
+/// Does a receive with this error still wait, for others than the process that died?
+constexpr bool is_pending([[maybe_unused]] int error) {
+#if defined(ompi_request_is_failed)
+  return error == MPI_ERR_PROC_FAILED_PENDING;
+#else
+  return false;
+#endif
+}
+
 /// MPI_SUCCESS, or the class that a call ends with which waits for a message from `peer` in `comm`.
 inline int wait_error([[maybe_unused]] ompi_communicator_t& comm, [[maybe_unused]] int peer) {
 #if defined(ompi_request_is_failed)

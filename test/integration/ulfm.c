@@ -11,6 +11,7 @@
  *   mrecv                        of a message that was probed, and that is longer than what came with it
  *   recv-middle send-middle      rank 1 dies while a long message is under way, posted with two others
  *   allreduce                    of long vectors, without rank 1
+ *   inter-bcast                  of rank 1 to all others, which an intercommunicator joins
  *   revoke-recv revoke-send      nobody dies, and rank 1 revokes the communicator
  * With a second argument, seconds, rank 1 waits so long before it dies: for faults to happen before. They may
  * begin with the marks, messages of 5000 bytes between ranks 0 and 1 that come before the call. A third one:
@@ -33,6 +34,7 @@
 enum { kTag = 7, kLong = 32 << 20, kDeathMs = 300, kMiddle = 3, kMark = 5000, kThreads = 3, kFinalizeS = 5 };
 
 static _Thread_local char* buffer;
+static MPI_Comm between = MPI_COMM_NULL; /* rank 1 and all others */
 
 static int is(const char* what, const char* name) {
   return strcmp(what, name) == 0;
@@ -41,10 +43,15 @@ static int is(const char* what, const char* name) {
 static int wait_for(MPI_Request* request) {
   const int rc = MPI_Wait(request, MPI_STATUS_IGNORE);
   if (*request == MPI_REQUEST_NULL) return rc;
-  /* A receive from anybody goes on; a persistent request stays. */
+  /* A receive from anybody goes on until it is cancelled; a persistent request stays. */
   int class = MPI_SUCCESS;
   MPI_Error_class(rc, &class);
-  if (class == MPIX_ERR_PROC_FAILED_PENDING) MPI_Cancel(request);
+  if (class == MPIX_ERR_PROC_FAILED_PENDING) {
+    MPI_Cancel(request);
+    return MPI_Wait(request, MPI_STATUS_IGNORE) == MPI_SUCCESS && *request == MPI_REQUEST_NULL
+               ? rc
+               : MPI_ERR_OTHER;
+  }
   MPI_Request_free(request);
   return rc;
 }
@@ -117,6 +124,7 @@ static int middle(int sends, int other, int dies, MPI_Comm comm) {
 }
 
 static int call(const char* what, MPI_Comm comm) {
+  if (is(what, "inter-bcast")) return MPI_Bcast(buffer, 1, MPI_INT, 0, between);
   if (is(what, "allreduce")) return MPI_Allreduce(MPI_IN_PLACE, buffer, kLong / 4, MPI_INT, MPI_SUM, comm);
   if (strstr(what, "middle") != NULL) return middle(is(what, "send-middle"), 1, 0, comm);
   return strstr(what, "send") != NULL ? send(what, comm) : receive(what, comm);
@@ -225,11 +233,17 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   MPI_Comm comms[kThreads];
   for (int k = 0; threads && k < kThreads; ++k) MPI_Comm_dup(MPI_COMM_WORLD, &comms[k]);
+  if (is(what, "inter-bcast")) {
+    MPI_Comm own;
+    MPI_Comm_split(MPI_COMM_WORLD, rank == 1, rank, &own);
+    MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, rank == 1 ? 0 : 1, kTag, &between);
+    MPI_Comm_set_errhandler(between, MPI_ERRORS_RETURN);
+  }
   if (rank < 2) exchange_marks(1 - rank);
   if (rank == 1) end(what, seconds, !cut);
   if (cut || is(how, "late")) sleep(1);
   const double begin = now();
-  if (rank == 0 || (rank > 1 && is(what, "allreduce"))) {
+  if (rank == 0 || (rank > 1 && (is(what, "allreduce") || is(what, "inter-bcast")))) {
     const int rc = threads ? call_together(what, comms) : call(what, MPI_COMM_WORLD);
     if (rank == 0) printf("%s: %s after %.2f s, at %.2f\n", what, name_of(rc), now() - begin, now());
     fflush(stdout);

@@ -4,6 +4,7 @@
 #include "btl/verbs/engine/progress/contract.h"
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "test/unit/btl_world.h"
@@ -28,7 +29,8 @@ TEST(Attach, RailIsUp_TheStateIsReadAndThePointerIsThereUntilItIsTaken) {
 // before it looks for it: told by ThreadSanitizer only.
 TEST(Reserve, AnotherThreadHasJustWantedTheRail_WhatItMadeIsReadUnderTheLock) {
   World w;
-  w.a.port.lock().open(true);
+  static constexpr bool kThreads = true;
+  w.a.port.lock().open(&kThreads);
   ASSERT_FALSE(w.a.endpoint.has_resources());
   std::atomic<bool> wanted{false};
   std::thread other([&] {
@@ -39,13 +41,35 @@ TEST(Reserve, AnotherThreadHasJustWantedTheRail_WhatItMadeIsReadUnderTheLock) {
   EXPECT_EQ(engine::slot_reserve(w.a.endpoint, 1), nullptr);
   other.join();
   EXPECT_TRUE(w.a.endpoint.has_resources());
-  w.a.port.lock().open(false);
+}
+
+// A session for one thread may come before MPI_Init_thread for several.
+TEST(PortLock, ThreadsAreAllowedLater_ItIsTakenFromThenOn) {
+  engine::PortLock lock;
+  bool threads = false;
+  lock.open(&threads);
+  lock.lock();
+  std::thread([&lock] { const engine::Guard guard(lock); }).join();
+  lock.unlock();
+  threads = true;
+  std::atomic<bool> in{false};
+  lock.lock();
+  std::thread other([&] {
+    const engine::Guard guard(lock);
+    in.store(true);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(in.load());
+  lock.unlock();
+  other.join();
+  EXPECT_TRUE(in.load());
 }
 
 // As progress does it: the state changes under the lock, and who is to be told is looked up after that.
 TEST(Attach, StateChangesInAnotherThread_ItIsReadOrReported) {
   World w;
-  w.a.port.lock().open(true);
+  static constexpr bool kThreads = true;
+  w.a.port.lock().open(&kThreads);
   engine::Endpoint& endpoint = w.a.endpoint;
   constexpr int kRounds = 20'000;
   int rail = 0;

@@ -322,7 +322,8 @@ TEST(Drain, PostRefused_ClosesFromProgressNotFromTheCall) {
 TEST(Drain, PostRefusedWithThreads_EveryWayToPostComesBack) {
   for (int way = 0; way < 3; ++way) {
     World w;
-    w.a.port.lock().open(true);
+    constexpr bool kThreads = true;
+    w.a.port.lock().open(&kThreads);
     w.connect();
     w.fabric.refuse_post = EIO;
     if (way == 0) {

@@ -37,6 +37,22 @@ TEST(Send, RetiringCompletion_FreesEverythingBeforeIt) {
   EXPECT_EQ(engine::outstanding(w.a.endpoint), 0u);
 }
 
+/// Each rail of a port that stands still asks in the same tick.
+TEST(Send, BytesOfAPort_AreCountedOncePerTick) {
+  World w;
+  w.connect();
+  w.fabric.hold = true;
+  EXPECT_EQ(w.a.port.queued_bytes(1), 0u);
+  ASSERT_TRUE(w.sendi(w.a, "12345678"));
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("1234")), engine::Accepted::kPosted);
+  EXPECT_EQ(w.a.port.queued_bytes(1), 0u);
+  EXPECT_EQ(w.a.port.queued_bytes(2), 12u);
+  w.fabric.hold = false;
+  w.pass(2);
+  EXPECT_EQ(w.a.port.queued_bytes(2), 12u);
+  EXPECT_EQ(w.a.port.queued_bytes(3), 0u);
+}
+
 TEST(Send, RingFull_FragmentsQueueAndGoOutInOrder) {
   World w;
   w.connect();

@@ -80,6 +80,17 @@ TEST(Deaths, GivenUpHere_TheRuntimeIsToldUntilItKnows) {
   EXPECT_TRUE(hear_of(w, 2).empty());
 }
 
+/// Its process does its work: that this one has no memory for it is no reason to end it.
+TEST(Deaths, GivenUpForWantOfMemory_TheRuntimeIsNotTold) {
+  World w(survivors(3));
+  meet(w);
+  w.ports[0]->refuse_ = [](size_t n) { return n >= 100; };
+  w.isend(2, 0, 1, pattern(200, 1));
+  ASSERT_TRUE(w.run());
+  EXPECT_EQ(w.irecv(0, 2, 2, 10)->status.outcome, Outcome::kNoMemory);
+  EXPECT_TRUE(hear_of(w, kNobody).empty());
+}
+
 TEST(Deaths, LeftInOrder_IsNoDeath) {
   World w(survivors(2));
   meet(w);

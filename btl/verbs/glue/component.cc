@@ -159,7 +159,8 @@ mca_btl_base_module_t** component_init(int* count, bool, bool enable_mpi_threads
   self().shortfall = engine::not_used();
   check_params(self(), default_module);
   if (!prepare_fork(self().params)) return nullptr;
-  self().threads = enable_mpi_threads || opal_using_threads();
+  static constexpr bool kAlways = true;
+  self().threads = enable_mpi_threads ? &kAlways : &opal_uses_threads;
   const engine::VerbsApi& api = engine::system_verbs();
   int devices = 0;
   errno = 0;
@@ -241,7 +242,7 @@ int progress_all() {
 }
 
 int component_progress() {
-  if (!self().threads) return progress_all();
+  if (!*self().threads) return progress_all();
   // One thread makes progress for all of them; another one returns.
   if (!self().progress_lock.try_lock()) return 0;
   const int handled = progress_all();

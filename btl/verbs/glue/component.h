@@ -94,7 +94,7 @@ struct Component {
   DeviceSlot* devices[kMaxModules];
   int device_count;
   engine::EventThread* events;
-  bool threads;
+  const bool* threads;                ///< may several threads call in? Open MPI may allow it later
   Claims claims;                      ///< what one process of a host says for all
   bool ever_bound;                    ///< by a PML that speaks common/failover_btl.h
   std::atomic<bool> registered_anew;  ///< memory was registered with a device since libraries were counted
@@ -109,10 +109,10 @@ struct Component {
 class ProgressPause {
  public:
   explicit ProgressPause(Component& component) : component_(component) {
-    if (component_.threads) component_.progress_lock.lock();
+    if (*component_.threads) component_.progress_lock.lock();
   }
   ~ProgressPause() {
-    if (component_.threads) component_.progress_lock.unlock();
+    if (*component_.threads) component_.progress_lock.unlock();
   }
   ProgressPause(const ProgressPause&) = delete;
   ProgressPause& operator=(const ProgressPause&) = delete;

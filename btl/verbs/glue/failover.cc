@@ -275,16 +275,24 @@ void host_ports(bfo_host_ports_t* out) {
 void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const void* data, uint32_t length,
                     int status) {
   Module& module = module_from(ctx);
-  if (!is_of_pml(tag)) foreign_failed(module, endpoint, tag);
+  if (!is_of_pml(tag)) {
+    foreign_failed(module, endpoint, tag, data, length, status);
+    return;
+  }
   if (void* const rail = listener(module, endpoint))
     module.sink.sendi_failed(module.sink_ctx, rail, tag, data, length, status);
 }
 
-void foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag) {
-  if (!is_of_window(tag) || !module.bound || module.error_reported || module.error_cb == nullptr) return;
-  module.error_reported = true;
+bool foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag, const void* data, size_t length,
+                    int status) {
+  // One that may have arrived is not sent again: its receiver may not tell two from one.
+  if (goes_elsewhere(tag)) return status == BFO_RC_NEVER_SENT && send_elsewhere(endpoint, tag, data, length);
+  if (!is_of_window(tag) || !module.bound || module.error_reported || module.error_cb == nullptr)
+    return false;
+  // It returns when the peer is a process that has died: a later loss is another matter.
   module.error_cb(&module.super, MCA_BTL_ERROR_FLAGS_NONFATAL, proc_of(endpoint),
                   const_cast<char*>("one-sided communication"));
+  return false;
 }
 
 int register_error(mca_btl_base_module_t* btl, mca_btl_base_module_error_cb_fn_t callback) {

@@ -113,6 +113,12 @@ int get(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* loc
 constexpr bool is_of_pml(uint8_t tag) {
   return tag >= MCA_BTL_TAG_PML && tag < MCA_BTL_TAG_OSC_RDMA;
 }
+/// Messages of those who tell each other of dead processes, in libmpi itself, which knows one module only.
+constexpr bool goes_elsewhere(uint8_t tag) {
+  return kTellsOfTheDead && !is_of_pml(tag) && !is_of_window(tag);
+}
+/// Sends such a message over another rail that is up. False: there is none, or it has no room.
+bool send_elsewhere(const engine::Endpoint& lost, uint8_t tag, const void* data, size_t length);
 void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* frag, int status);
 void deliver(void* ctx, engine::Endpoint& endpoint, uint8_t tag, char* data, uint32_t length);
 
@@ -127,7 +133,9 @@ int deregister_memory(mca_btl_base_module_t* btl, mca_btl_base_registration_hand
 /// failover.cc
 /// A message that is not the PML's was lost, or cannot be sent. Nobody sends one of osc rdma again, and it
 /// waits for ever: the PML hears of it by an error that is not fatal for the BTL.
-void foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag);
+/// A message that is not the PML's was not delivered. True: it goes over another rail instead.
+bool foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag, const void* data, size_t length,
+                    int status);
 int register_error(mca_btl_base_module_t* btl, mca_btl_base_module_error_cb_fn_t callback);
 engine::Host make_host(Module& module);
 /// The locked memory this process may have, in bytes; UINT64_MAX without a limit.

@@ -4,6 +4,7 @@
 // (frag_pool.h).
 #include <algorithm>
 
+#include "btl/verbs/engine/progress/contract.h"
 #include "btl/verbs/engine/send/rdma.h"
 #include "btl/verbs/engine/send/send.h"
 #include "btl/verbs/glue/module.h"
@@ -122,6 +123,14 @@ bool send_frag(engine::Endpoint& rail, VerbsFrag* frag, mca_btl_base_tag_t tag, 
   call_receiver(mca_btl_base_active_message_trigger[tag], module.super, endpoint, tag, segment);
 }
 
+/// The descriptor of a send that is complete when it returns.
+void ended_in_call(Module& module, mca_btl_base_endpoint_t* peer, VerbsFrag* frag) {
+  const uint32_t flags = frag->base.des_flags;
+  if ((flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) != 0 && frag->base.des_cbfunc != nullptr)
+    frag->base.des_cbfunc(&module.super, peer, &frag->base, OPAL_SUCCESS);
+  if ((flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0) pool_put(module, frag);
+}
+
 inline VerbsFrag* frag_of(engine::Frag* work) {
   return reinterpret_cast<VerbsFrag*>(reinterpret_cast<char*>(work) - offsetof(VerbsFrag, engine));
 }
@@ -155,9 +164,32 @@ mca_btl_base_descriptor_t* prepare_src(mca_btl_base_module_t* btl, mca_btl_base_
   return &frag->base;
 }
 
+bool send_elsewhere(const engine::Endpoint& lost, uint8_t tag, const void* data, size_t length) {
+  engine::Endpoint* rails[kMaxModules];
+  const Component& component = mca_btl_verbs_component;
+  const int count =
+      engine::rails_to(component.ports, component.module_count, lost.peer.name, rails, kMaxModules);
+  for (int i = 0; i < count; ++i) {
+    engine::Endpoint& rail = *rails[i];
+    if (&rail == &lost || engine::rail_state(rail) != BFO_RAIL_UP) continue;
+    Module& module = *static_cast<Module*>(rail.port->host().ctx);
+    VerbsFrag* const frag = frag_for(module, length, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
+    if (frag == nullptr) continue;
+    memcpy(frag->buffer, data, length);
+    if (send_frag(rail, frag, tag, false)) return true;
+    pool_put(module, frag);
+  }
+  return false;
+}
+
 int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, mca_btl_base_descriptor_t* descriptor,
          mca_btl_base_tag_t tag) {
   auto* frag = reinterpret_cast<VerbsFrag*>(descriptor);
+  if (goes_elsewhere(tag) && engine::rail_state(endpoint->engine) != BFO_RAIL_UP &&
+      send_elsewhere(endpoint->engine, tag, frag->segment.seg_addr.pval, frag->segment.seg_len)) {
+    ended_in_call(*module_of(btl), endpoint, frag);
+    return 1;
+  }
   // A descriptor that the BTL owns, without a callback, is complete for the PML when it is posted: its
   // completion need not be signaled. Work that is queued for a connection is not complete: the application
   // could leave MPI, and then no progress would make the connection. Nor are the last two fragments of a
@@ -168,7 +200,9 @@ int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, mca_btl_
                     (flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) == 0 && !frag->scarce &&
                     engine::leaves_at_once(endpoint->engine);
   if (!send_frag(endpoint->engine, frag, tag, over)) {
-    if (!is_of_pml(tag)) foreign_failed(*module_of(btl), endpoint->engine, tag);
+    if (!is_of_pml(tag))
+      foreign_failed(*module_of(btl), endpoint->engine, tag, frag->segment.seg_addr.pval,
+                     frag->segment.seg_len, BFO_RC_UNKNOWN);
     return refused(endpoint->engine);
   }
   return over ? 1 : OPAL_SUCCESS;
@@ -291,7 +325,8 @@ void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* work, int st
     return;
   }
   if (kWindowsUseBtls && status != BFO_RC_DELIVERED && !is_of_pml(work->tag)) [[unlikely]]
-    foreign_failed(module, endpoint, work->tag);
+    if (foreign_failed(module, endpoint, work->tag, work->data, work->length, status))
+      status = BFO_RC_DELIVERED;
   // The callback may free or reuse the descriptor when it owns it.
   const bool ours = (frag->base.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0;
   if (frag->base.des_cbfunc != nullptr) frag->base.des_cbfunc(&module.super, peer, &frag->base, status);

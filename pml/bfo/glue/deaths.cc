@@ -55,6 +55,10 @@ const char* lost_error_name(Outcome outcome) {
 }
 
 int pml_revoke_comm(ompi_communicator_t* comm, bool collective) {
+  // Collective operations of an intercommunicator also use one of its own group, which libmpi leaves to the
+  // PML.
+  if (OMPI_COMM_IS_INTER(comm) && comm->c_local_comm != nullptr)
+    pml_revoke_comm(comm->c_local_comm, collective);
   Module& module = *mca_pml_bfo_component.module;
   module.note_death();  // that is what libmpi revokes collective operations for
   mark_revoked(*comm, collective);

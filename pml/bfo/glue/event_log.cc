@@ -358,6 +358,7 @@ void EventLog::put(const char* line, size_t length) {
 }
 
 void EventLog::write(const FailoverEvent& event, const EventNames& names) {
+  const std::lock_guard<std::mutex> lock(lines_);
   if (!ready()) return;
   const double now = seconds_of(CLOCK_REALTIME);
   const double monotonic = seconds_of(CLOCK_MONOTONIC);
@@ -374,6 +375,7 @@ void EventLog::write(const FailoverEvent& event, const EventNames& names) {
 }
 
 void EventLog::write(const DegradedEvent& event, const EventNames& names) {
+  const std::lock_guard<std::mutex> lock(lines_);
   if (!ready()) return;
   char line[1 + kMaxLine];
   line[0] = '\n';
@@ -383,6 +385,7 @@ void EventLog::write(const DegradedEvent& event, const EventNames& names) {
 }
 
 void EventLog::write(const PortSpeed& speed) {
+  const std::lock_guard<std::mutex> lock(lines_);
   if (!ready()) return;
   char line[1 + kMaxLine];
   line[0] = '\n';

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 #include "common/claims.h"
@@ -72,8 +73,8 @@ struct EventFile {
 bool event_path(const EventFile& to, std::string* path);
 
 /// Appends JSON lines to a file shared by all processes of a job: each line is one write() of an O_APPEND
-/// file, so lines of different processes never mix; so it is with a pipe. Used under the engine's rules: any
-/// thread, one at a time.
+/// file, so lines of different processes never mix; so it is with a pipe. Any
+/// thread may write; open() and close() by one alone.
 class EventLog {
  public:
   /// `warn` gets each warning, without a newline; one process of the host gives it.
@@ -112,6 +113,7 @@ class EventLog {
   bool cut_ = false;  ///< the last line was not written whole
   bool over_ = false;
   uint64_t lost_ = 0;
+  std::mutex lines_;  ///< rates of ports change outside the engine's lock
 };
 
 /// Formats one event as a JSON object and a newline into `out` (NUL terminated, never more than `size`

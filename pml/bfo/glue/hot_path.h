@@ -44,6 +44,12 @@ inline void construct(opal_convertor_t& conv) {
   copy_as_usual(conv);
 }
 
+/// Do `count` elements lie one behind the other? Open MPI's function takes an int, and distinguishes one from
+/// more only.
+inline bool is_dense(const opal_datatype_t& type, size_t count) {
+  return opal_datatype_is_contiguous_memory_layout(&type, count == 1 ? 1 : 2) != 0;
+}
+
 inline bool is_staged(const InlineSource& source) {
   return is_staged(source.buffer, source.datatype->super);
 }
@@ -51,7 +57,7 @@ inline bool is_staged(const InlineSource& source) {
 /// Byte 0 of a buffer that is one piece, else nullptr. The buffer is not staged.
 inline const void* one_piece(const InlineSource& from) {
   const opal_datatype_t& type = from.datatype->super;
-  if (!opal_datatype_is_contiguous_memory_layout(&type, static_cast<int32_t>(from.count))) return nullptr;
+  if (!is_dense(type, from.count)) return nullptr;
   return static_cast<const uint8_t*>(from.buffer) + type.true_lb;
 }
 
@@ -92,8 +98,7 @@ inline void BtlPort::matched(RecvRequest& req, int32_t, int32_t, uint64_t length
   if (length == 0 || base.req_count == 0) return;
   const opal_datatype_t& type = base.req_datatype->super;
   if constexpr (kStagesDevices) req.staged = is_staged(base.req_addr, type);
-  if (!is_staged(req) &&
-      opal_datatype_is_contiguous_memory_layout(&type, static_cast<int32_t>(base.req_count))) [[likely]] {
+  if (!is_staged(req) && is_dense(type, base.req_count)) [[likely]] {
     req.direct = static_cast<uint8_t*>(base.req_addr) + type.true_lb;
     return;
   }

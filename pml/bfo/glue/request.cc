@@ -57,6 +57,8 @@ int cancel_recv(ompi_request_t* request, int) {
     return OMPI_SUCCESS;
   }
   request->req_status._cancelled = true;
+  // libmpi does not free one that it told to be pending.
+  if (is_pending(request->req_status.MPI_ERROR)) request->req_status.MPI_ERROR = MPI_SUCCESS;
   recv_request_done(req);
   return OMPI_SUCCESS;
 }

@@ -36,7 +36,8 @@ template <class P>
 
 /// The runtime keeps account of the processes that are gone. `gone(handle)`: does it say so of this peer?
 /// Then its requests end with kPeerLost, each through its gate. `lost(handle, ns)`: this peer was declared
-/// failed here, so many ns ago, and the runtime does not know. Called with the lock held.
+/// failed here, so many ns ago, and the runtime does not know. A peer that was given up because memory is
+/// short here lives: of it nothing is said. Called with the lock held.
 template <class P>
 template <class Gone, class Lost>
 [[gnu::cold]] void Engine<P>::compare_losses(Gone gone, Lost lost) {
@@ -49,7 +50,7 @@ template <class Gone, class Lost>
     if (p->own || p->standing.finalized()) continue;
     const bool dead = gone(p->handle);
     if (p->standing.failed()) {
-      if (!dead && !p->standing.declared_by_peer())
+      if (!dead && !p->standing.declared_by_peer() && p->standing.loss().outcome != Outcome::kNoMemory)
         lost(p->handle, time_since(p->standing.failed_ns(), base_.port.now_ns()));
     } else if (dead) {
       PeerLoss loss;

@@ -36,9 +36,9 @@ struct Config {
   uint64_t address_retry_max_ns = 8'000'000'000;
   uint64_t marker_bound_ns = 50'000'000;  ///< a drain waits this long for its marker
   uint64_t last_receive_bound_ns =
-      3'000'000;             ///< and this long for QP_LAST_WQE_REACHED, which some drivers never raise
-  bool threads = false;      ///< several threads may call in
-  bool may_be_down = false;  ///< open() takes a port that is not active; it joins when it is
+      3'000'000;                  ///< and this long for QP_LAST_WQE_REACHED, which some drivers never raise
+  const bool* threads = nullptr;  ///< may several threads call in? Read at each use; nullptr: never
+  bool may_be_down = false;       ///< open() takes a port that is not active; it joins when it is
   ControlMode control = ControlMode::kInline;
   uint32_t control_threads = 12;  ///< of a port at most; 7 give each of its lanes one
   QpSettings qp;

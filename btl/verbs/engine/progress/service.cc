@@ -187,4 +187,18 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
   }
 }
 
+uint64_t Port::queued_bytes(uint64_t now) {
+  if (now == queued_at_ns_) return queued_bytes_;
+  const Guard guard(lock_);
+  uint64_t bytes = 0;
+  for (const Endpoint* e = endpoints_; e != nullptr; e = e->next) {
+    if (!is_up(e->phase)) continue;
+    const SendRing& ring = e->ring();
+    for (uint64_t seq = ring.tail; seq != ring.head; ++seq) bytes += ring.slots[seq & ring.mask].length;
+  }
+  queued_at_ns_ = now;
+  queued_bytes_ = bytes;
+  return bytes;
+}
+
 }  // namespace bfo::engine

@@ -38,14 +38,17 @@ namespace bfo::engine {
 /// the locked instruction of a mutex would wait for the stores to the device before it.
 class PortLock {
  public:
-  void open(bool threads) { threads_ = threads; }
+  /// `threads` is read at each use: MPI may be initialized for one thread first, and for several later, while
+  /// nobody holds the lock. nullptr: never.
+  void open(const bool* threads) {
+    if (threads != nullptr) threads_ = threads;
+  }
   void lock() {
-    if (threads_) lock_threaded();
+    if (*threads_) lock_threaded();
   }
   void unlock() {
-    if (threads_) unlock_threaded();
+    if (*threads_) unlock_threaded();
   }
-  bool threads() const { return threads_; }
 
  private:
   [[gnu::noinline]] void lock_threaded() {
@@ -54,7 +57,8 @@ class PortLock {
   }
   [[gnu::noinline]] void unlock_threaded() { lock_.unlock(); }
 
-  bool threads_ = false;
+  static constexpr bool kNever = false;
+  const bool* threads_ = &kNever;
   RecursiveLock lock_;
 };
 
@@ -178,6 +182,9 @@ class Port : public OwnPort {
     return arrived();
   }
   const PacketLoss& packet_loss() const { return packet_loss_; }
+  /// Bytes of all work that the device has of this port. Counted once for a time `now`: when a port stands
+  /// still, all its peers are silent in the same tick. Progress function only.
+  uint64_t queued_bytes(uint64_t now);
   /// That is under way.
   bool counts_arrivals() const { return arrivals_.under_way(); }
   const char* probe_target() const { return probe_target_; }
@@ -294,6 +301,8 @@ class Port : public OwnPort {
   SeenCompletions seen_;
   Arrivals arrivals_;
   PacketLoss packet_loss_;
+  uint64_t queued_at_ns_ = 0;
+  uint64_t queued_bytes_ = 0;
   uint64_t delay_ns_ = 0;   ///< longest time that this process was late for a tick, fading
   uint32_t datagrams_ = 0;  ///< received since the completion queues were last empty
   uint16_t datagram_overruns_ = 0;

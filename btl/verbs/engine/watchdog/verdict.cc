@@ -43,18 +43,6 @@ bool moves(const Endpoint& endpoint) {
   return endpoint.ring().head == endpoint.ring().tail || endpoint.ring().tail != endpoint.watch().seen_tail;
 }
 
-/// Bytes of all work that the devices have of this port.
-uint64_t queued_bytes(Port& port) {
-  const Guard guard(port.lock());
-  uint64_t bytes = 0;
-  for (const Endpoint* e = port.endpoints(); e != nullptr; e = e->next) {
-    if (!is_up(e->phase)) continue;
-    const SendRing& ring = e->ring();
-    for (uint64_t seq = ring.tail; seq != ring.head; ++seq) bytes += ring.slots[seq & ring.mask].length;
-  }
-  return bytes;
-}
-
 /// The oldest work of the rail; nullptr: there is none.
 const SendSlot* oldest_work(const Endpoint& about) {
   const SendRing& ring = about.ring();
@@ -83,7 +71,7 @@ void ask(Endpoint& about, uint64_t now) {
     about.watch().ask_again_ns = 0;
     const SendSlot* const oldest = oldest_work(about);
     const uint64_t bytes = oldest == nullptr ? 0 : oldest->length;
-    const uint64_t queued = queued_bytes(*about.port);
+    const uint64_t queued = about.port->queued_bytes(now);
     inquiry.here.begin(bytes, queued, now);
     inquiry.there.begin(bytes, queued, now);
   }
