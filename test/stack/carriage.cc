@@ -78,7 +78,10 @@ void Fabric::moved(uint32_t flow, size_t from, size_t to, uint64_t bytes) {
   Qp* const peer = find(qp->attr.dest_qp_num);
   if (peer == nullptr || !path(*qp->device(), *peer->device()) || !path(*peer->device(), *qp->device()))
     return;
-  if (is_answer(flow)) qp = peer;
+  if (is_answer(flow)) {
+    qp = peer;
+    qp->retries = 0;  // a part of a response is progress, which reloads the counter
+  }
   qp->moved_ns = time.now();
 }
 

@@ -164,6 +164,20 @@ TEST_F(Carriage, WhatDoesNotMoveFailsAfterItsRetries) {
   EXPECT_NEAR(static_cast<double>(ns), 4.0 * kTimeoutNs, 1e6);
 }
 
+/// A part of a response is progress: what counts are the timeouts since the last one.
+TEST_F(Carriage, AReadThatMovesNowAndThenDoesNotFail) {
+  rates(a_, Pace{}, Pace{kGiga / 10, 0, 0});
+  rates(b_, Pace{kGiga / 10, 0, 0}, Pace{});
+  post(a_, IBV_WR_RDMA_READ, b_);  // 10 ms
+  for (int i = 0; i < 5; ++i) {
+    run(2 * kTimeoutNs);
+    fabric_.set_port(*b_.device, false);
+    run(7 * kTimeoutNs / 2);
+    fabric_.set_port(*b_.device, true);
+  }
+  took(a_);
+}
+
 TEST_F(Carriage, ALongWriteOnADeadPathFailsToo) {
   rates(a_, Pace{kGiga / 100, 0, 0}, Pace{kGiga, 0, 0});
   fabric_.set_port(*b_.device, false);
