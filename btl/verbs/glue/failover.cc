@@ -276,17 +276,16 @@ void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const vo
                     int status) {
   Module& module = module_from(ctx);
   if (!is_of_pml(tag)) {
-    foreign_failed(module, endpoint, tag, data, length, status);
+    foreign_failed(module, endpoint, tag, data, length);
     return;
   }
   if (void* const rail = listener(module, endpoint))
     module.sink.sendi_failed(module.sink_ctx, rail, tag, data, length, status);
 }
 
-bool foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag, const void* data, size_t length,
-                    int status) {
-  // One that may have arrived is not sent again: its receiver may not tell two from one.
-  if (goes_elsewhere(tag)) return status == BFO_RC_NEVER_SENT && send_elsewhere(endpoint, tag, data, length);
+bool foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag, const void* data,
+                    size_t length) {
+  if (goes_elsewhere(tag)) return send_elsewhere(endpoint, tag, data, length);
   if (!is_of_window(tag) || !module.bound || module.error_reported || module.error_cb == nullptr)
     return false;
   // It returns when the peer is a process that has died: a later loss is another matter.

@@ -114,6 +114,7 @@ constexpr bool is_of_pml(uint8_t tag) {
   return tag >= MCA_BTL_TAG_PML && tag < MCA_BTL_TAG_OSC_RDMA;
 }
 /// Messages of those who tell each other of dead processes, in libmpi itself, which knows one module only.
+/// Who gets one twice ignores the second: a tree of them is mended while it is used.
 constexpr bool goes_elsewhere(uint8_t tag) {
   return kTellsOfTheDead && !is_of_pml(tag) && !is_of_window(tag);
 }
@@ -134,8 +135,7 @@ int deregister_memory(mca_btl_base_module_t* btl, mca_btl_base_registration_hand
 /// A message that is not the PML's was lost, or cannot be sent. Nobody sends one of osc rdma again, and it
 /// waits for ever: the PML hears of it by an error that is not fatal for the BTL.
 /// A message that is not the PML's was not delivered. True: it goes over another rail instead.
-bool foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag, const void* data, size_t length,
-                    int status);
+bool foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag, const void* data, size_t length);
 int register_error(mca_btl_base_module_t* btl, mca_btl_base_module_error_cb_fn_t callback);
 engine::Host make_host(Module& module);
 /// The locked memory this process may have, in bytes; UINT64_MAX without a limit.

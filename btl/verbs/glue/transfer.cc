@@ -200,9 +200,11 @@ int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, mca_btl_
                     (flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) == 0 && !frag->scarce &&
                     engine::leaves_at_once(endpoint->engine);
   if (!send_frag(endpoint->engine, frag, tag, over)) {
-    if (!is_of_pml(tag))
-      foreign_failed(*module_of(btl), endpoint->engine, tag, frag->segment.seg_addr.pval,
-                     frag->segment.seg_len, BFO_RC_UNKNOWN);
+    if (!is_of_pml(tag) && foreign_failed(*module_of(btl), endpoint->engine, tag, frag->segment.seg_addr.pval,
+                                          frag->segment.seg_len)) {
+      ended_in_call(*module_of(btl), endpoint, frag);
+      return 1;
+    }
     return refused(endpoint->engine);
   }
   return over ? 1 : OPAL_SUCCESS;
@@ -325,8 +327,7 @@ void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* work, int st
     return;
   }
   if (kWindowsUseBtls && status != BFO_RC_DELIVERED && !is_of_pml(work->tag)) [[unlikely]]
-    if (foreign_failed(module, endpoint, work->tag, work->data, work->length, status))
-      status = BFO_RC_DELIVERED;
+    if (foreign_failed(module, endpoint, work->tag, work->data, work->length)) status = BFO_RC_DELIVERED;
   // The callback may free or reuse the descriptor when it owns it.
   const bool ours = (frag->base.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0;
   if (frag->base.des_cbfunc != nullptr) frag->base.des_cbfunc(&module.super, peer, &frag->base, status);
