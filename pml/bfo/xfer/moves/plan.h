@@ -145,8 +145,8 @@ class OnlyRead {
   /// Is `rail` the best one until now?
   bool prefers(Rail<P>& rail) {
     if (length_ > usual_read(rail)) return false;
-    if (best_ && choice_.has(best_) != choice_.has(&rail)) {
-      if (choice_.has(best_)) return false;  // the other one is suspect
+    if (best_ && best_->state != rail.state) {
+      if (best_->state == RailState::kUp) return false;  // the other one is suspect
     } else if (best_) {
       const bool keeps = ahead_ && best_ == carrier_;
       const bool takes = ahead_ && &rail == carrier_;

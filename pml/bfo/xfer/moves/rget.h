@@ -110,7 +110,7 @@ struct Rget {
       const core::RailKey* key = nullptr;
       Rail<P>* best = nullptr;
       bool any = false;
-      bool chosen = false;  // there is a key of a rail that the choice has; others are suspect
+      bool up = false;                              // there is a key of a rail that is not suspect
       const unsigned start = p.choice.take_turn();  // equal loads: take them in turn
       for (unsigned k = 0; k < x.rndv->n_keys; ++k) {
         const unsigned i = (start + k) % x.rndv->n_keys;
@@ -118,9 +118,9 @@ struct Rget {
             e.rails_.named(p, x.rndv->keys[i].conn, x.rndv->keys[i].epoch, x.rndv->key_rail);
         if (!rail) continue;
         any = true;
-        if (const bool has = p.choice.has(rail); has != chosen) {
-          if (chosen) continue;
-          chosen = true;
+        if (const bool is_up = rail->state == RailState::kUp; is_up != up) {
+          if (up) continue;
+          up = true;
           best = nullptr;
         }
         if (refused & (1u << rail->index)) continue;
