@@ -41,17 +41,20 @@ static void load(void) {
     printf("the software accelerator is not loaded\n");
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
-  struct sigaction action = {.sa_sigaction = touched, .sa_flags = SA_SIGINFO};
+  struct sigaction action;
+  memset(&action, 0, sizeof(action));
+  action.sa_sigaction = touched;
+  action.sa_flags = SA_SIGINFO;
   sigaction(SIGSEGV, &action, NULL);
   sigaction(SIGBUS, &action, NULL);
 }
 
 static void make_buffers(void) {
   for (int i = 0; i < 2; ++i) {
-    host[i].memory = malloc(kSpan);
-    host[i].image = malloc(kSpan);
-    device[i].memory = accel.alloc(kSpan);
-    device[i].image = malloc(kSpan);
+    host[i].memory = (char*)malloc(kSpan);
+    host[i].image = (char*)malloc(kSpan);
+    device[i].memory = (char*)accel.alloc(kSpan);
+    device[i].image = (char*)malloc(kSpan);
     if (!host[i].memory || !host[i].image || !device[i].memory || !device[i].image) {
       printf("there is not enough memory\n");
       MPI_Abort(MPI_COMM_WORLD, 2);

@@ -114,7 +114,8 @@ constexpr bool is_of_pml(uint8_t tag) {
   return tag >= MCA_BTL_TAG_PML && tag < MCA_BTL_TAG_OSC_RDMA;
 }
 /// Messages of those who tell each other of dead processes, in libmpi itself, which knows one module only.
-/// Who gets one twice ignores the second: a tree of them is mended while it is used.
+/// Who gets one twice ignores the second, because the tree that carries them is mended while it is used; but
+/// not long after the first. So each is signaled: what is known to be delivered does not go again.
 constexpr bool goes_elsewhere(uint8_t tag) {
   return kTellsOfTheDead && !is_of_pml(tag) && !is_of_window(tag);
 }

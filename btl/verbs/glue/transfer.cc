@@ -166,7 +166,8 @@ mca_btl_base_descriptor_t* prepare_src(mca_btl_base_module_t* btl, mca_btl_base_
 
 bool send_elsewhere(const engine::Endpoint& lost, uint8_t tag, const void* data, size_t length) {
   engine::Endpoint* rails[kMaxModules];
-  const Component& component = mca_btl_verbs_component;
+  Component& component = mca_btl_verbs_component;
+  const ProgressPause pause(component);  // libmpi may call in any thread, while another one meets a process
   const int count =
       engine::rails_to(component.ports, component.module_count, lost.peer.name, rails, kMaxModules);
   for (int i = 0; i < count; ++i) {
@@ -196,7 +197,7 @@ int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, mca_btl_
   // pool: ob1 asks again for a fragment that was refused only when one completes. Two, because that one is
   // free only after the callback in which ob1 asks.
   const uint32_t flags = descriptor->des_flags;
-  const bool over = (flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0 &&
+  const bool over = !goes_elsewhere(tag) && (flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0 &&
                     (flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) == 0 && !frag->scarce &&
                     engine::leaves_at_once(endpoint->engine);
   if (!send_frag(endpoint->engine, frag, tag, over)) {

@@ -394,6 +394,7 @@ void EventLog::write(const PortSpeed& speed) {
 }
 
 void EventLog::write(const PortLoss& loss) {
+  const std::lock_guard<std::mutex> lock(lines_);
   if (!ready()) return;
   char line[1 + kMaxLine];
   line[0] = '\n';

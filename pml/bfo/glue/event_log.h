@@ -94,7 +94,10 @@ class EventLog {
   void close();
   bool is_open() const { return fd_ >= 0 || due_; }
   /// Lines that could not be written.
-  uint64_t lost() const { return lost_; }
+  uint64_t lost() const {
+    const std::lock_guard<std::mutex> lock(lines_);
+    return lost_;
+  }
 
  private:
   bool ready();
@@ -113,7 +116,7 @@ class EventLog {
   bool cut_ = false;  ///< the last line was not written whole
   bool over_ = false;
   uint64_t lost_ = 0;
-  std::mutex lines_;  ///< rates of ports change outside the engine's lock
+  mutable std::mutex lines_;  ///< rates of ports change outside the engine's lock
 };
 
 /// Formats one event as a JSON object and a newline into `out` (NUL terminated, never more than `size`

@@ -110,7 +110,7 @@ struct Rget {
       const core::RailKey* key = nullptr;
       Rail<P>* best = nullptr;
       bool any = false;
-      bool up = false;                              // there is a key of a rail that is not suspect
+      bool up = false;  // there is a key of a rail that is not suspect, and has not refused
       const unsigned start = p.choice.take_turn();  // equal loads: take them in turn
       for (unsigned k = 0; k < x.rndv->n_keys; ++k) {
         const unsigned i = (start + k) % x.rndv->n_keys;
@@ -118,12 +118,12 @@ struct Rget {
             e.rails_.named(p, x.rndv->keys[i].conn, x.rndv->keys[i].epoch, x.rndv->key_rail);
         if (!rail) continue;
         any = true;
+        if (refused & (1u << rail->index)) continue;
         if (const bool is_up = rail->state == RailState::kUp; is_up != up) {
           if (up) continue;
           up = true;
           best = nullptr;
         }
-        if (refused & (1u << rail->index)) continue;
         if (!best || p.choice.sooner(*rail, *best, planned(e, r, *rail))) {
           best = rail;
           key = &x.rndv->keys[i];

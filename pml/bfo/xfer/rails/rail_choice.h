@@ -180,18 +180,18 @@ class RailChoice {
   bool keeps_up_ = false;
   bool uneven_ = false;
   uint8_t until_sample_ = kSampleEvery;
-  uint8_t against_ = 0;    ///< measurements in a row that contradict `uneven_`
-  bool measured_ = false;  ///< any rail was
-  Cost best_;              ///< of the fastest of them
+  uint8_t against_ = 0;  ///< measurements in a row that contradict `uneven_`
+  Cost best_;            ///< of the fastest rail that was measured
   uint64_t looked_ns_ = 0;
   RailT* advised_ = nullptr;
   RailT* timed_ = nullptr;
   RailT* preferred_ = nullptr;
   uint64_t key_ = 0;
   Weighing* weighing_ = nullptr;
-  uint32_t news_ = 0;     ///< of the ports, when they were looked at last
-  uint32_t backoff_ = 0;  ///< messages that are spread before the default is preferred again
-  uint32_t ahead_ = 0;    ///< bytes of longer eager messages since the peer sent one
+  uint32_t news_ = 0;      ///< of the ports, when they were looked at last
+  uint32_t backoff_ = 0;   ///< messages that are spread before the default is preferred again
+  uint32_t ahead_ = 0;     ///< bytes of longer eager messages since the peer sent one
+  bool measured_ = false;  ///< any rail was: there is a `best_`
   RailT* usable_[kMaxRails] = {};
   /// indexes in `usable_` of the ones that carry short messages: all of them, or the fastest
   uint8_t swift_[kMaxRails] = {};
