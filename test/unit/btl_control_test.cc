@@ -175,6 +175,28 @@ TEST_F(Lane, KeptThread_IsThereBeforeTheFirstCommandAndStays) {
   EXPECT_EQ(threads.count(), 0u);
 }
 
+/// It comes again and again: a thread that is made for the while would be made each time.
+TEST_F(Lane, BriefCommand_HasTheKeptThread_AndWhoComesMeanwhileItsOwn) {
+  ControlThreads threads;
+  ASSERT_TRUE(threads.open(4, kShort));
+  lane.open(ControlMode::kThread, 2, &service_needed, &threads);
+  threads.keep(1);
+  Blocked brief("brief"), other("other");
+  brief.brief = true;
+  lane.submit(brief, Urgency::kLast);
+  brief.wait_begun();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(threads.count(), 1u);
+  lane.submit(other, Urgency::kNormal);
+  other.wait_begun();
+  EXPECT_TRUE(becomes(threads, 3)) << "one stays free, as always";
+  sem_post(&brief.go);
+  sem_post(&other.go);
+  finish_all();
+  EXPECT_TRUE(becomes(threads, 1));
+  EXPECT_TRUE(lane.close(kLong));
+}
+
 struct Shared : Lane {
   ControlThreads threads;
   ControlLane urgent;

@@ -207,8 +207,9 @@ void ControlThreads::Shared::run(ControlQueue& queue) {
   ++queue.running;
   --idle;
   const bool closing = queue.closing;
-  // What waits besides has its thread, and the urgent lane its own, before this one may be gone for long.
-  const uint32_t wanted = waiting() + (queue.urgent ? 0 : keep);
+  // What waits besides has its thread, and the urgent lane its own, before this one may be gone for long. For
+  // a brief command that would be a thread made and ended each time: who comes meanwhile makes one.
+  const uint32_t wanted = waiting() + (queue.urgent || command->brief ? 0 : keep);
   if (wanted > idle) start();
   if (idle != 0 && next() != nullptr) pthread_cond_signal(&work);
   pthread_mutex_unlock(&lock);

@@ -23,6 +23,7 @@ struct Command {
   void (*done)(Command& self) = nullptr;  ///< progress function
   bool droppable = false;                 ///< a lane that closes need not run it
   bool dropped = false;                   ///< and has not
+  bool brief = false;                     ///< over soon as a rule: no thread is made to be free meanwhile
 };
 
 /// Commands in order.

@@ -57,6 +57,7 @@ void PacketLoss::look(const Look& at) {
   reading->skip = rail_went;
   reading->files = files_;
   reading->droppable = true;
+  reading->brief = true;
   reading->run = [](Command& self) {
     auto& r = static_cast<Reading&>(self);
     if (r.api->port_losses(r.context, r.number, &r.files, &r.counts) != 0) r.counts = {};
