@@ -36,6 +36,11 @@ class LossMeter {
     const uint64_t signs = std::min(count.signs - last_.signs, kMost);
     const uint64_t packets = std::min(count.packets - last_.packets, kMost);
     if (now - last_ns_ < kTermNs) return Word::kNone;
+    // The counter of packets stands still: it has reached its end, or belongs to another function.
+    if (signs > packets) {
+      skip(count, now);
+      return Word::kNone;
+    }
     if (signs < kEnough && packets * limit_ < kEnough * kMillion) return Word::kNone;
     const Word word = judge(signs, packets);
     last_ = count;
