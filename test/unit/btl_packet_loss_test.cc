@@ -4,6 +4,7 @@
 // of it.
 #include "btl/verbs/engine/port/packet_loss.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -115,8 +116,52 @@ struct LossyPort : World {
     config.loss_threshold = kLimit;
     return config;
   }
+  std::list<Process> others;  // that `a` has met besides
+  std::list<engine::Endpoint> ends;
+  uint64_t met = 0;
+
   explicit LossyPort(const engine::Config& with = config()) : World(with) {
     a.hca->losses = {{0, 0, true}, {0, 0, true}};
+  }
+  ~LossyPort() {
+    while (!ends.empty()) part();
+  }
+  /// Both have said what they have to say.
+  void settle(Process& other) {
+    for (int i = 0; i < 400; ++i) {
+      test_now() += 10'000;
+      fabric.run();
+      a.poll();
+      other.poll();
+    }
+  }
+  /// A rail over the port comes up.
+  void meet() {
+    const uint64_t name = 1000 + met++;
+    Process& other = others.emplace_back();
+    other.open(fabric, "p" + std::to_string(name), name, config());
+    engine::Endpoint& end = ends.emplace_back();
+    end.peer.name = name;
+    end.peer.nonce = other.port.nonce();
+    end.peer.key = other.port.key();
+    end.peer.address = other.port.address();
+    ASSERT_TRUE(a.port.add(end));
+    other.meet(a, 1);
+    engine::cm_connect(end);
+    settle(other);
+  }
+  /// And that to the process which was met first ends.
+  void part() {
+    a.port.remove(ends.front());
+    settle(others.front());
+    others.front().port.remove(others.front().endpoint);
+    others.front().port.close();
+    ends.pop_front();
+    others.pop_front();
+  }
+  bool all_up() const {
+    return std::all_of(ends.begin(), ends.end(),
+                       [](const engine::Endpoint& end) { return end.phase == engine::Phase::kUp; });
   }
   /// Of traffic, in which the device of `a` loses this part of what goes out, and comes in.
   void run(int seconds, uint64_t out, uint64_t in = 0, bool traffic = true) {
@@ -133,6 +178,10 @@ struct LossyPort : World {
         b.serve_heartbeat();
         a.poll();
         b.poll();
+        for (Process& other : others) {
+          other.serve_heartbeat();
+          other.poll();
+        }
       }
     }
   }
@@ -205,6 +254,52 @@ TEST(PacketLoss, WhileRailsComeAndGo_IsNotTold) {
   EXPECT_GE(world.a.endpoint.epoch, 10u);
   world.run(6, 50'000);
   EXPECT_EQ(world.a.losses, Words{"out begins"}) << "the port works, and its loss is one";
+}
+
+/// Connections are made when they are needed: on a busy port one each second.
+TEST(PacketLoss, WhileRailsComeUp_IsTold) {
+  LossyPort world;
+  world.connect();
+  for (int i = 0; i < 8; ++i) {
+    world.meet();
+    world.run(1, 50'000);
+  }
+  EXPECT_TRUE(world.all_up());
+  EXPECT_EQ(world.a.losses, Words{"out begins"});
+}
+
+TEST(PacketLoss, WhileOneRailEndsAndOneComesUp_IsNotTold) {
+  LossyPort world;
+  world.connect();
+  world.meet();
+  world.run(3, 0);
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(world.all_up());
+    world.run(1, 50'000);
+    world.part();
+    world.meet();
+    world.run(1, 50'000);
+  }
+  EXPECT_EQ(world.a.losses, Words{});
+}
+
+/// What it has lost is in the counters when this process reads them again.
+TEST(PacketLoss, RailThatEndsWhileNothingIsRead_CountsAtTheNextReading) {
+  LossyPort world;
+  world.connect();
+  world.meet();
+  world.run(3, 0);
+  ASSERT_TRUE(world.all_up());
+  world.run(1, 50'000);
+  world.run(2, 50'000, 0, false);  // what was sent before the look is read
+  world.part();
+  const int asked = world.a.turns_asked;
+  world.run(2, 50'000, 0, false);
+  ASSERT_EQ(world.a.turns_asked, asked) << "nothing was read";
+  world.run(2, 50'000);
+  EXPECT_EQ(world.a.losses, Words{});
+  world.run(5, 50'000);
+  EXPECT_EQ(world.a.losses, Words{"out begins"});
 }
 
 TEST(PacketLoss, OfADeviceThatCountsNothing_IsNotKnown) {

@@ -135,6 +135,7 @@ void drain_start(Endpoint& endpoint, uint64_t now) {
       endpoint.ending().code = 0;
       endpoint.ending().vendor_err = 0;
     }
+    if (endpoint.usable && !endpoint.ending().given_back()) port.note_rail_end();
     endpoint.phase = Phase::kDraining;
     endpoint.usable = false;
     endpoint.times().phase_since_ns = now;

@@ -3,6 +3,8 @@
 // packet_loss.cc: see packet_loss.h.
 #include "btl/verbs/engine/port/packet_loss.h"
 
+#include <utility>
+
 #include "btl/verbs/engine/base/memory.h"
 
 namespace bfo::engine {
@@ -34,9 +36,10 @@ void PacketLoss::look(const Look& at) {
     return;
   }
   const bool idle = at.work == work_;
-  const bool rail_went = at.rails != rails_;
   work_ = at.work;
-  rails_ = at.rails;
+  // The next reading must know it, whenever that is.
+  rail_ended_ = rail_ended_ || at.rails_ended != rails_ended_;
+  rails_ended_ = at.rails_ended;
   if (idle || under_way_) return;
   const LossTurn turn =
       at.host.loss_turn != nullptr ? at.host.loss_turn(at.host.ctx, at.now) : LossTurn::kKept;
@@ -54,7 +57,7 @@ void PacketLoss::look(const Look& at) {
   reading->finalizing = &at.finalizing;
   reading->now = at.now;
   reading->number = at.number;
-  reading->skip = rail_went;
+  reading->skip = std::exchange(rail_ended_, false);
   reading->files = files_;
   reading->droppable = true;
   reading->brief = true;

@@ -34,8 +34,8 @@ class PacketLoss {
     const bool& finalizing;
     uint8_t number;
     uint64_t now;
-    uint64_t work;   ///< that this process has done over it so far: any measure that grows
-    uint64_t rails;  ///< changes when a rail over it goes
+    uint64_t work;         ///< that this process has done over it so far: any measure that grows
+    uint64_t rails_ended;  ///< rails over it that were up and have ended so far
   };
   void look(const Look& at);
 
@@ -52,8 +52,9 @@ class PacketLoss {
   LossMeter in_;
   uint64_t next_ns_ = UINT64_MAX;
   uint64_t work_ = 0;
-  uint64_t rails_ = 0;
+  uint64_t rails_ended_ = 0;
   uint64_t found_ = 0;
+  bool rail_ended_ = false;  ///< since what was read last
   bool under_way_ = false;
 };
 

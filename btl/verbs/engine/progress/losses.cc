@@ -7,16 +7,14 @@ namespace bfo::engine {
 
 void Port::look_for_loss(uint64_t now) {
   uint64_t work = 0;
-  uint64_t rails = 0;
+  uint64_t ended = 0;
   {
     const Guard guard(lock_);
     work = accounting_.bytes_posted + accounting_.bytes_received;
-    // A rail that went, and has come back perhaps, is another one.
-    for (const Endpoint* endpoint = endpoints_; endpoint != nullptr; endpoint = endpoint->next)
-      rails += endpoint->usable ? endpoint->epoch : 0;
+    ended = rails_ended_;
   }
   packet_loss_.look(
-      {lanes_.upkeep, api(), device_->context(), host_, finalizing_, number_, now, work, rails});
+      {lanes_.upkeep, api(), device_->context(), host_, finalizing_, number_, now, work, ended});
 }
 
 }  // namespace bfo::engine

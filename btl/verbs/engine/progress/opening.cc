@@ -164,6 +164,7 @@ void Port::remove(Endpoint& endpoint) {
   if (endpoint.has_resources()) endpoint.outbox().address = nullptr;  // it may outlive the port's cache
   {
     const Guard guard(lock_);
+    if (endpoint.usable) note_rail_end();
     endpoint.phase = Phase::kGone;
     endpoint.usable = false;
     // Nobody is called back, but the accounting balances.

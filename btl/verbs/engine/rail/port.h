@@ -182,6 +182,8 @@ class Port : public OwnPort {
     return arrived();
   }
   const PacketLoss& packet_loss() const { return packet_loss_; }
+  /// A rail that was up ends, and its last packets may have been lost. Under the lock.
+  void note_rail_end() { ++rails_ended_; }
   /// Bytes of all work that the device has of this port. Counted once for a time `now`: when a port stands
   /// still, all its peers are silent in the same tick. Progress function only.
   uint64_t queued_bytes(uint64_t now);
@@ -301,6 +303,7 @@ class Port : public OwnPort {
   SeenCompletions seen_;
   Arrivals arrivals_;
   PacketLoss packet_loss_;
+  uint64_t rails_ended_ = 0;  ///< see note_rail_end()
   uint64_t queued_at_ns_ = 0;
   uint64_t queued_bytes_ = 0;
   uint64_t delay_ns_ = 0;   ///< longest time that this process was late for a tick, fading
