@@ -3,9 +3,11 @@
 // claims.cc: see claims.h.
 #include "common/claims.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "common/shared_file.h"
@@ -14,7 +16,7 @@ namespace bfo {
 namespace {
 
 constexpr char kFile[] = "bfo-claims";
-constexpr uint64_t kMagic = 0x32534d49414c4342u;  // "BCLAIMS2"
+constexpr uint64_t kMagic = 0x33534d49414c4342u;  // "BCLAIMS3"
 constexpr unsigned kClaims = 256;
 constexpr unsigned kPlaces = 1024;
 
@@ -29,6 +31,11 @@ uint64_t quiet_after(uint32_t times, uint64_t quiet_ns, uint64_t longest_ns) {
   return quiet_ns;
 }
 
+/// Or is where this process cannot see it, in another namespace.
+bool has_ended(uint32_t pid) {
+  return kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+}
+
 }  // namespace
 
 struct Claims::Claim {
@@ -38,6 +45,7 @@ struct Claims::Claim {
   std::atomic<uint32_t> times;
   std::atomic<uint32_t> said;
   std::atomic<uint32_t> holder;  ///< its pid
+  std::atomic<uint32_t> lasts;
 };
 
 /// All zero in a new file.
@@ -100,7 +108,7 @@ void Claims::renew(uint64_t key, uint64_t now_ns) {
   if (Claim* const claim = find(key); claim != nullptr) claim->told_ns = now_ns;
 }
 
-Claims::Hold Claims::hold(uint64_t key, uint64_t now_ns, uint64_t lapse_ns) {
+Claims::Hold Claims::hold(uint64_t key, uint64_t now_ns, uint64_t lapse_ns, uint64_t ended_ns) {
   Claim* const claim = find(key);
   if (claim == nullptr) return Hold::kKept;
   const auto own = static_cast<uint32_t>(getpid());
@@ -110,10 +118,25 @@ Claims::Hold Claims::hold(uint64_t key, uint64_t now_ns, uint64_t lapse_ns) {
     return Hold::kKept;
   }
   const uint64_t asked = claim->told_ns.load();
-  if (holder != 0 && now_ns < asked + lapse_ns) return Hold::kOthers;
+  if (holder != 0 && now_ns < asked + lapse_ns && (now_ns < asked + ended_ns || !has_ended(holder)))
+    return Hold::kOthers;
   if (!claim->holder.compare_exchange_strong(holder, own)) return Hold::kOthers;
   claim->told_ns = now_ns;
   return Hold::kTaken;
+}
+
+void Claims::begin(uint64_t key) {
+  if (Claim* const claim = find(key); claim != nullptr) claim->lasts = 1;
+}
+
+bool Claims::lasts(uint64_t key) const {
+  const Claim* const claim = find(key);
+  return claim != nullptr && claim->lasts.load() != 0;
+}
+
+bool Claims::end(uint64_t key) {
+  Claim* const claim = find(key);
+  return claim == nullptr || claim->lasts.exchange(0) != 0;
 }
 
 bool Claims::take_once(uint64_t key, bool otherwise) {

@@ -51,8 +51,13 @@ class Claims {
     kKept,    ///< this one still
   };
   /// Of what one process of the host does for all, again and again: it is this one's until it has not asked
-  /// for `lapse_ns`. Where there is nothing to share it is.
-  Hold hold(uint64_t key, uint64_t now_ns, uint64_t lapse_ns);
+  /// for `lapse_ns`; for `ended_ns` once it has ended. Where there is nothing to share it is.
+  Hold hold(uint64_t key, uint64_t now_ns, uint64_t lapse_ns, uint64_t ended_ns);
+  /// After a turn that was mine, of what will be over some day: whoever finds it over says that too.
+  void begin(uint64_t key);
+  bool lasts(uint64_t key) const;
+  /// It is over. True: this process says so.
+  bool end(uint64_t key);
   /// After a turn that was mine: it is said.
   void said(uint64_t key);
   /// After one that was not: waits until it is said, `most_ms` milliseconds at most.

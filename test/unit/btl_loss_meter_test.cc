@@ -33,7 +33,7 @@ struct Metered {
   }
   void look() {
     const Word word = meter.take(count, now);
-    if (word != Word::kNone)
+    if (word == Word::kLossy || word == Word::kWell)
       words.push_back((word == Word::kLossy ? "lossy " : "well ") + std::to_string(now / kSecond - 1));
   }
   /// Loses that part, in millionths.
@@ -124,6 +124,34 @@ TEST(LossMeter, LongSquareWave_IsOneEpisode) {
   EXPECT_EQ(port.words, Words{"lossy 3"});
   port.run(20, 0);
   EXPECT_EQ(port.words, (Words{"lossy 3", "well 205"}));
+}
+
+TEST(LossMeter, BadTermOfAnEpisode_HasItsNumbers) {
+  Metered port;
+  port.run(3, 10'000);
+  ASSERT_TRUE(port.meter.lossy());
+  port.run(4, 0);
+  port.count.packets += 200'000;
+  port.count.signs += 600;
+  port.now += 2 * kSecond;
+  EXPECT_EQ(port.meter.take(port.count, port.now), Word::kStill);
+  EXPECT_EQ(port.meter.signs(), 600u);
+  EXPECT_EQ(port.meter.packets(), 200'000u);
+  EXPECT_EQ(port.meter.since_ns(), port.now - 2 * kSecond);
+  port.run(10, 0);
+  EXPECT_EQ(port.words, (Words{"lossy 3", "well 19"}));
+  EXPECT_EQ(port.meter.packets(), 1'000'000u);
+}
+
+/// Another process has told of it.
+TEST(LossMeter, EpisodeThatIsTakenOver_EndsOnce) {
+  Metered port;
+  port.meter.begin(true);
+  port.look();
+  port.run(5, 10'000);
+  EXPECT_EQ(port.words, Words{});
+  port.run(20, 0);
+  EXPECT_EQ(port.words, Words{"well 15"});
 }
 
 /// Between a quarter of the limit and the limit nothing changes.

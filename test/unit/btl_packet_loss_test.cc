@@ -302,6 +302,21 @@ TEST(PacketLoss, RailThatEndsWhileNothingIsRead_CountsAtTheNextReading) {
   EXPECT_EQ(world.a.losses, Words{"out begins"});
 }
 
+TEST(PacketLoss, ThatAnotherProcessHasTold_IsEndedByThisOne) {
+  LossyPort world;
+  world.a.loss_turn = engine::LossTurn::kOthers;
+  world.connect();
+  world.run(5, 50'000);
+  world.a.loss_goes_on[0] = true;
+  world.a.loss_turn = engine::LossTurn::kTaken;
+  world.run(2, 50'000);
+  world.a.loss_turn = engine::LossTurn::kKept;
+  world.run(5, 50'000);
+  EXPECT_EQ(world.a.losses, Words{}) << "it is told already";
+  world.run(20, 0);
+  EXPECT_EQ(world.a.losses, Words{"out is over"});
+}
+
 TEST(PacketLoss, OfADeviceThatCountsNothing_IsNotKnown) {
   LossyPort world;
   world.a.hca->losses = {};

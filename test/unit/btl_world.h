@@ -59,6 +59,7 @@ struct Process {
   std::vector<std::string> losses;   // of packets, as its port was told to lose them, or not any more
   engine::LossTurn loss_turn = engine::LossTurn::kKept;
   int turns_asked = 0;
+  bool loss_goes_on[2] = {};       // out, in: another process has told
   std::vector<std::string> drops;  // reasons of what was dropped or put off
 
   static Process& of(void* ctx) { return *static_cast<Process*>(ctx); }
@@ -115,6 +116,7 @@ struct Process {
       ++of(ctx).turns_asked;
       return of(ctx).loss_turn;
     };
+    host.loss_goes_on = [](void* ctx, bool in) { return of(ctx).loss_goes_on[in ? 1 : 0]; };
     host.packet_loss = [](void* ctx, const engine::PortLoss& loss) {
       if (loss.stage == engine::LossStage::kGoesOn) return;
       of(ctx).losses.push_back(std::string(loss.in ? "in" : "out") +

@@ -91,18 +91,48 @@ TEST_F(ClaimsTest, Held_IsAnothersWhenItsHolderStaysAway) {
   Claims claims;
   claims.open(folder(), 0);
   const auto elsewhere_at = [this](unsigned place, uint64_t s) {
-    return static_cast<Hold>(elsewhere(
-        place, [s](Claims& other) { return static_cast<int>(other.hold(7, s * kSecond, 3 * kSecond)); }));
+    return static_cast<Hold>(elsewhere(place, [s](Claims& other) {
+      return static_cast<int>(other.hold(7, s * kSecond, 3 * kSecond, 3 * kSecond));
+    }));
   };
-  EXPECT_EQ(claims.hold(7, 5 * kSecond, 3 * kSecond), Hold::kTaken);
-  EXPECT_EQ(claims.hold(7, 6 * kSecond, 3 * kSecond), Hold::kKept);
+  EXPECT_EQ(claims.hold(7, 5 * kSecond, 3 * kSecond, 3 * kSecond), Hold::kTaken);
+  EXPECT_EQ(claims.hold(7, 6 * kSecond, 3 * kSecond, 3 * kSecond), Hold::kKept);
   EXPECT_EQ(elsewhere_at(1, 6), Hold::kOthers);
   EXPECT_EQ(elsewhere_at(2, 8), Hold::kOthers) << "it may be late";
-  EXPECT_EQ(claims.hold(7, 9 * kSecond, 3 * kSecond), Hold::kKept) << "nobody else has asked";
+  EXPECT_EQ(claims.hold(7, 9 * kSecond, 3 * kSecond, 3 * kSecond), Hold::kKept) << "nobody else has asked";
   EXPECT_EQ(elsewhere_at(3, 12), Hold::kTaken);
-  EXPECT_EQ(claims.hold(7, 13 * kSecond, 3 * kSecond), Hold::kOthers);
-  EXPECT_EQ(claims.hold(7, 15 * kSecond, 3 * kSecond), Hold::kTaken) << "that one has ended";
-  EXPECT_EQ(claims.hold(8, 15 * kSecond, 3 * kSecond), Hold::kTaken) << "something else";
+  EXPECT_EQ(claims.hold(7, 13 * kSecond, 3 * kSecond, 3 * kSecond), Hold::kOthers);
+  EXPECT_EQ(claims.hold(7, 15 * kSecond, 3 * kSecond, 3 * kSecond), Hold::kTaken) << "that one has ended";
+  EXPECT_EQ(claims.hold(8, 15 * kSecond, 3 * kSecond, 3 * kSecond), Hold::kTaken) << "something else";
+}
+
+/// Who computes for long comes back; who has ended does not.
+TEST_F(ClaimsTest, Held_ByOneThatHasEnded_IsAnothersSooner) {
+  using Hold = Claims::Hold;
+  Claims claims;
+  claims.open(folder(), 0);
+  const auto hold = [](Claims& by, uint64_t s) { return by.hold(7, s * kSecond, 30 * kSecond, 3 * kSecond); };
+  const auto elsewhere_at = [&](unsigned place, uint64_t s) {
+    return static_cast<Hold>(
+        elsewhere(place, [&](Claims& other) { return static_cast<int>(hold(other, s)); }));
+  };
+  EXPECT_EQ(hold(claims, 5), Hold::kTaken);
+  EXPECT_EQ(elsewhere_at(1, 34), Hold::kOthers) << "this one has not ended";
+  EXPECT_EQ(elsewhere_at(2, 35), Hold::kTaken);
+  EXPECT_EQ(hold(claims, 37), Hold::kOthers) << "it may be late";
+  EXPECT_EQ(hold(claims, 38), Hold::kTaken);
+}
+
+TEST_F(ClaimsTest, WhatLasts_IsEndedByOneProcess) {
+  Claims a;
+  a.open(folder(), 0);
+  EXPECT_FALSE(a.lasts(7));
+  EXPECT_EQ(elsewhere(1, [](Claims& b) { return b.begin(7), 0; }), 0);
+  EXPECT_TRUE(a.lasts(7));
+  EXPECT_FALSE(a.lasts(9));
+  EXPECT_EQ(elsewhere(2, [](Claims& c) { return c.lasts(7) && c.end(7) ? 1 : 0; }), 1);
+  EXPECT_FALSE(a.lasts(7));
+  EXPECT_FALSE(a.end(7)) << "it has said so";
 }
 
 TEST_F(ClaimsTest, ManyThreadsAtOnce_OneHasIt) {
@@ -256,6 +286,9 @@ TEST(Claims, NotOpened_SpeaksForItself) {
   EXPECT_TRUE(claims.take(7, 1, 1).mine);
   EXPECT_TRUE(claims.take_once(7));
   EXPECT_FALSE(claims.take_once(7, false));
+  claims.begin(7);
+  EXPECT_FALSE(claims.lasts(7));
+  EXPECT_TRUE(claims.end(7));
 }
 
 }  // namespace

@@ -313,6 +313,7 @@ engine::Host make_host(Module& module) {
       .gap_lost = on_gap_lost,
       .rate_changed = on_rate_changed,
       .loss_turn = loss_turn,
+      .loss_goes_on = loss_goes_on,
       .packet_loss = packet_loss,
       .find_peer = find_peer,
       .rails = rails,

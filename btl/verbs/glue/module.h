@@ -9,6 +9,7 @@
 #include "btl/verbs/engine/select/selection.h"
 #include "btl/verbs/glue/component.h"
 #include "btl/verbs/glue/frag_pool.h"
+#include "btl/verbs/glue/loss_episode.h"
 #include "common/failover_btl.h"
 
 /// One peer on one port. The engine's endpoint is the first member: the two convert into each other by cast.
@@ -43,7 +44,7 @@ struct Module {
   bool error_reported;
   bool fixed_rate;  ///< the user has said what its bandwidth is
   bool guess_reported;
-  bool loss_told[2];          ///< of packets that it sends, and that are sent to it: this process has told
+  LossEpisode losses[2];      ///< of packets that it sends, and that are sent to it
   uint32_t missing_reported;  ///< one bit per engine::Object of which a sentence was printed
 };
 
@@ -154,6 +155,7 @@ void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const vo
 
 /// packet_loss.cc: of engine::Host.
 engine::LossTurn loss_turn(void* ctx, uint64_t now);
+bool loss_goes_on(void* ctx, bool in);
 void packet_loss(void* ctx, const engine::PortLoss& loss);
 
 }  // namespace bfo::verbs

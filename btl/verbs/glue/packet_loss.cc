@@ -7,11 +7,11 @@
 namespace bfo::verbs {
 namespace {
 
-/// Who has not asked for so long leaves the port to another process.
-constexpr uint64_t kLapseNs = 3'500'000'000;
-/// What goes on is not told again, and what comes back soon ever more seldom.
-constexpr uint64_t kQuietNs = 10'000'000'000;
-constexpr uint64_t kLongestQuietNs = 640'000'000'000;
+/// Who has not asked for so long leaves the port to another process. All that compute for some seconds
+/// between their messages still have the same reader, who sees one term after the other.
+constexpr uint64_t kLapseNs = 30'000'000'000;
+/// And who has ended, when it is not only late.
+constexpr uint64_t kEndedNs = 3'500'000'000;
 
 uint64_t key_of(const Module& module, const char* what) {
   char name[sizeof bfo_rail_info_t::own_port];
@@ -19,13 +19,17 @@ uint64_t key_of(const Module& module, const char* what) {
   return claim_key(what, name, module.port.number(), module.port.device().name());
 }
 
-void tell(Module& module, const engine::PortLoss& loss) {
+uint64_t loss_key(const Module& module, bool in) {
+  return key_of(module, in ? "packet loss in" : "packet loss out");
+}
+
+void tell(Module& module, const engine::PortLoss& loss, bool lossy) {
   if (!module.bound) return;
   bfo_port_loss_t told{};
   snprintf(told.device, sizeof told.device, "%s", module.port.device().name());
   told.port = module.port.number();
   told.in = loss.in ? 1 : 0;
-  told.lossy = loss.stage == engine::LossStage::kBegins ? 1 : 0;
+  told.lossy = lossy ? 1 : 0;
   told.signs = loss.signs;
   told.packets = loss.packets;
   told.ns = loss.ns;
@@ -36,7 +40,7 @@ void tell(Module& module, const engine::PortLoss& loss) {
 
 engine::LossTurn loss_turn(void* ctx, uint64_t now) {
   Claims& claims = mca_btl_verbs_component.claims;
-  switch (claims.hold(key_of(*static_cast<Module*>(ctx), "packet loss is read"), now, kLapseNs)) {
+  switch (claims.hold(key_of(*static_cast<Module*>(ctx), "packet loss is read"), now, kLapseNs, kEndedNs)) {
     case Claims::Hold::kOthers:
       return engine::LossTurn::kOthers;
     case Claims::Hold::kTaken:
@@ -47,24 +51,17 @@ engine::LossTurn loss_turn(void* ctx, uint64_t now) {
   return engine::LossTurn::kKept;
 }
 
+bool loss_goes_on(void* ctx, bool in) {
+  Module& module = *static_cast<Module*>(ctx);
+  return module.losses[in ? 1 : 0].begin(mca_btl_verbs_component.claims, loss_key(module, in));
+}
+
 void packet_loss(void* ctx, const engine::PortLoss& loss) {
   Module& module = *static_cast<Module*>(ctx);
-  Claims& claims = mca_btl_verbs_component.claims;
-  const uint64_t key = key_of(module, loss.in ? "packet loss in" : "packet loss out");
-  bool& mine = module.loss_told[loss.in ? 1 : 0];
-  switch (loss.stage) {
-    case engine::LossStage::kBegins:
-      mine = claims.take(key, loss.now, kQuietNs, kLongestQuietNs).mine;
-      if (mine) tell(module, loss);
-      return;
-    case engine::LossStage::kGoesOn:
-      claims.renew(key, loss.now);
-      return;
-    case engine::LossStage::kIsOver:
-      if (mine) tell(module, loss);
-      mine = false;
-      return;
-  }
+  LossEpisode& episode = module.losses[loss.in ? 1 : 0];
+  const LossEpisode::Word word =
+      episode.hear(mca_btl_verbs_component.claims, loss_key(module, loss.in), loss);
+  if (word != LossEpisode::Word::kNone) tell(module, loss, word == LossEpisode::Word::kLossy);
 }
 
 }  // namespace bfo::verbs

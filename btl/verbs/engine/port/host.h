@@ -28,7 +28,7 @@ enum class LossTurn : uint8_t {
 enum class LossStage : uint8_t { kBegins, kGoesOn, kIsOver };
 
 /// A port loses packets, and its rails go on. Numbers: of the last seconds in which it did so; kIsOver: in
-/// which it did not.
+/// which it did not. kGoesOn: of those that have just ended, or 0.
 struct PortLoss {
   LossStage stage;
   bool in;           ///< packets to the port; else those that it has sent, or their acknowledgments
@@ -64,6 +64,9 @@ struct Host {
   /// May this process read, for its host, what the port has counted of lost packets? Asked once a second.
   /// nullptr: it is alone.
   LossTurn (*loss_turn)(void* ctx, uint64_t now);
+  /// After kTaken: has the process that read before told of a loss, of packets to the port if `in`, and not
+  /// of its end? This one does, then. May be nullptr: no.
+  bool (*loss_goes_on)(void* ctx, bool in);
   /// The port loses packets, or does not any more. kGoesOn: about once a second. May be nullptr.
   void (*packet_loss)(void* ctx, const PortLoss& loss);
   /// The endpoint of a process that sent a valid handshake but is not known to this port yet, or nullptr to

@@ -20,7 +20,12 @@ class LossMeter {
   static constexpr uint32_t kGoodTerms = 10;        ///< in a row: it does not any more
   static constexpr uint64_t kGoodPart = 4;          ///< a good term has less than this part of the limit
 
-  enum class Word : uint8_t { kNone, kLossy, kWell };
+  enum class Word : uint8_t {
+    kNone,
+    kLossy,  ///< it loses packets
+    kStill,  ///< as it did: another bad term
+    kWell,   ///< it does not any more
+  };
 
   /// `per_million`: signs for so many packets make a term bad.
   void set_limit(uint32_t per_million) { limit_ = per_million; }
@@ -55,15 +60,17 @@ class LossMeter {
     bad_ = good_ = 0;
   }
 
-  /// Nobody looks at the port any more, or another process.
-  void forget() {
+  /// This process reads from now on. `lossy`: the one that did so before has told that packets are lost, and
+  /// not that this is over.
+  void begin(bool lossy) {
     last_ = {};
     bad_ = good_ = 0;
-    lossy_ = false;
+    lossy_ = lossy;
   }
 
   bool lossy() const { return lossy_; }
-  /// Of the bad terms in which it was found to lose packets; of the good ones when that was over.
+  /// Of the bad terms in which it was found to lose packets, or the one in which it still did; of the good
+  /// ones when that was over.
   uint64_t signs() const { return signs_; }
   uint64_t packets() const { return packets_; }
   /// When the first of these terms began.
@@ -76,6 +83,13 @@ class LossMeter {
   Word judge(uint64_t signs, uint64_t packets) {
     const bool is_bad = signs * kMillion >= packets * limit_;
     const bool is_good = signs * kMillion * kGoodPart < packets * limit_;
+    if (lossy_ && is_bad) {
+      good_ = 0;
+      signs_ = signs;
+      packets_ = packets;
+      since_ns_ = last_ns_;
+      return Word::kStill;
+    }
     uint32_t& row = lossy_ ? good_ : bad_;
     if (lossy_ ? !is_good : !is_bad) {
       row = 0;

@@ -8,6 +8,13 @@
 #include "btl/verbs/engine/base/memory.h"
 
 namespace bfo::engine {
+namespace {
+
+bool goes_on(const Host& host, bool in) {
+  return host.loss_goes_on != nullptr && host.loss_goes_on(host.ctx, in);
+}
+
+}  // namespace
 
 /// A thread that is left behind may still read when the port is gone: it writes here only.
 struct PacketLoss::Reading : Command {
@@ -45,8 +52,8 @@ void PacketLoss::look(const Look& at) {
       at.host.loss_turn != nullptr ? at.host.loss_turn(at.host.ctx, at.now) : LossTurn::kKept;
   if (turn == LossTurn::kOthers) return;
   if (turn == LossTurn::kTaken) {
-    out_.forget();
-    in_.forget();
+    out_.begin(goes_on(at.host, false));
+    in_.begin(goes_on(at.host, true));
   }
   auto* const reading = make<Reading>();
   if (reading == nullptr) return;  // the next second will do
@@ -89,11 +96,15 @@ void PacketLoss::take(LossMeter& meter, bool in, const LossCount& count, const R
     word = meter.take(count, reading.now);
   if (word == LossMeter::Word::kLossy) ++found_;
   if ((word == LossMeter::Word::kNone && !meter.lossy()) || reading.host->packet_loss == nullptr) return;
-  const LossStage stage = word == LossMeter::Word::kLossy  ? LossStage::kBegins
-                          : word == LossMeter::Word::kWell ? LossStage::kIsOver
-                                                           : LossStage::kGoesOn;
-  reading.host->packet_loss(reading.host->ctx, PortLoss{stage, in, meter.signs(), meter.packets(),
-                                                        reading.now - meter.since_ns(), reading.now});
+  PortLoss loss{LossStage::kGoesOn, in, 0, 0, 0, reading.now};
+  if (word == LossMeter::Word::kLossy) loss.stage = LossStage::kBegins;
+  if (word == LossMeter::Word::kWell) loss.stage = LossStage::kIsOver;
+  if (word != LossMeter::Word::kNone) {
+    loss.signs = meter.signs();
+    loss.packets = meter.packets();
+    loss.ns = reading.now - meter.since_ns();
+  }
+  reading.host->packet_loss(reading.host->ctx, loss);
 }
 
 }  // namespace bfo::engine
