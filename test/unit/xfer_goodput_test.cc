@@ -176,12 +176,69 @@ TEST(Goodput, ShortPieceBehindALongOne_DoesNotMakeThatLate) {
   EXPECT_LT(g.cost_by_age(g.cost(), now + 8 * wire.piece_ns()).rate, 2000u) << "the rail was empty";
 }
 
-TEST(Goodput, RailThatIsNotUsedIsForgotten) {
+/// One bad piece may have made it look slow: the first try comes soon, and each that finds it slow doubles
+/// the wait, up to 256 times what a piece takes.
+TEST(Goodput, RailThatIsNotUsedIsTried) {
   Goodput g;
   Wire wire(8000);
   wire.move(g, 4, 4);
-  EXPECT_FALSE(g.forgotten(wire.piece_ns(), wire.now + 150 * wire.piece_ns()));
-  EXPECT_TRUE(g.forgotten(wire.piece_ns(), wire.now + 250 * wire.piece_ns()));
+  for (const uint64_t times : {32u, 64u, 128u, 256u, 256u}) {
+    EXPECT_FALSE(g.forgotten(wire.piece_ns(), wire.now + (times - 8) * wire.piece_ns())) << times;
+    wire.now += (times + 8) * wire.piece_ns();
+    EXPECT_TRUE(g.forgotten(wire.piece_ns(), wire.now)) << times;
+    wire.move(g, 1, 1);
+  }
+}
+
+/// Pieces that find the rail empty, each as soon as it is to be tried. How long until it counts as `mbits`?
+uint64_t recovers_ns(Goodput& g, Wire& wire, uint64_t mbits) {
+  const uint64_t start = wire.now;
+  while (g.cost().rate < mbits && wire.now - start < 1000 * kMs) {
+    while (!g.forgotten(g.cost().ns(kPiece), wire.now)) wire.now += kMs;
+    wire.move(g, 1, 1);
+  }
+  return wire.now - start;
+}
+
+/// It was at a thousandth: a try every 13 s, until the first one that is fast again.
+TEST(Goodput, RailThatIsFastAgain_IsTriedAtOnceUntilItCounts) {
+  Goodput g;
+  Wire wire(8);
+  wire.move(g, 8, 4);
+  wire.rate = 8000;
+  EXPECT_FALSE(g.forgotten(g.cost().ns(kPiece), wire.now)) << "it has just had one";
+  wire.now += 20'000 * kMs;
+  EXPECT_LT(recovers_ns(g, wire, 6000), 200 * kMs);
+}
+
+/// A packet that is lost costs a timeout once, and looks like a latency; the next piece shows that it was
+/// none.
+TEST(Goodput, RailThatWasLateOnce_IsTriedAtOnceUntilItCounts) {
+  Goodput g;
+  Wire wire(160);
+  wire.move(g, 8, 4);
+  wire.latency = 65 * kMs;
+  wire.move(g, 2, 1);
+  wire.latency = 0;
+  ASSERT_GT(g.cost().latency_ns, 10 * kMs);
+  while (!g.forgotten(g.cost().ns(kPiece), wire.now)) wire.now += kMs;
+  wire.move(g, 1, 1);
+  EXPECT_LE(g.cost().latency_ns, wire.piece_ns() + wire.gap) << "it took no more in all";
+  EXPECT_TRUE(g.forgotten(g.cost().ns(kPiece), wire.now));
+}
+
+/// The same to whom only the peer's word comes.
+TEST(Goodput, RailThatIsSaidToBeFaster_IsTriedAtOnce) {
+  Goodput g;
+  g.told(8, kMs);
+  g.posted(kPiece, 2 * kMs, true);
+  g.told(8, 3 * kMs);
+  EXPECT_FALSE(g.forgotten(65 * kMs, 4 * kMs));
+  g.posted(kPiece, 5 * kMs, true);
+  g.told(10, 6 * kMs);
+  EXPECT_TRUE(g.forgotten(65 * kMs, 7 * kMs));
+  g.posted(kPiece, 8 * kMs, true);
+  EXPECT_FALSE(g.forgotten(65 * kMs, 9 * kMs)) << "it has had that one";
 }
 
 TEST(Goodput, PeerTellsWhatItMeasured) {
@@ -414,12 +471,12 @@ TEST(Weigh, LatencyOfAnEmptyRail_CountsInItsShare) {
 TEST(Weigh, RailThatIsNotUsed_IsTriedOnceInAWhile) {
   Two t(8000, 800);
   t.weigh(3);
-  const uint64_t piece_ns = kPiece * 8000 / 800;
+  const uint64_t piece_ns = kTry * 8000 / 800;
   t.rails[1].goodput.posted(kPiece, kMs, true);
-  t.peer.choice.looked(kMs + 150 * piece_ns);
+  t.peer.choice.looked(kMs + 30 * piece_ns);
   EXPECT_TRUE(t.peer.choice.sooner(t.rails[0], t.rails[1], kPiece));
-  t.rails[0].goodput.posted(kPiece, kMs + 250 * piece_ns, true);
-  t.peer.choice.looked(kMs + 250 * piece_ns);
+  t.rails[0].goodput.posted(kPiece, kMs + 35 * piece_ns, true);
+  t.peer.choice.looked(kMs + 35 * piece_ns);
   EXPECT_TRUE(t.peer.choice.sooner(t.rails[1], t.rails[0], kPiece));
 }
 

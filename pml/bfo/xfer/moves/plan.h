@@ -18,8 +18,6 @@
 
 namespace bfo::xfer {
 
-/// Messages below are one piece: a second rail would save less time than a second piece costs.
-inline constexpr uint64_t kUncut = 65536;
 /// What a failed rail may leave to be sent again (P4), of a message that is not longer than fifty times that.
 inline constexpr uint64_t kMaxResent = 1 << 20;
 /// What a message may have in flight over its only rail, in pieces as long as the rail wants. With one rail

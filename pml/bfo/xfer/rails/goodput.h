@@ -49,8 +49,13 @@ class Goodput {
 
   /// A piece was posted, as the only one in flight, or behind others.
   void posted(uint64_t bytes, uint64_t now_ns, bool alone) {
-    if (alone) served_from_ = now_ns;
+    if (alone) {
+      served_from_ = now_ns;
+      if (known() && forgotten(cost().ns(bytes), now_ns))
+        try_after_ = std::min(2 * try_after_, kTryAfterMost);
+    }
     last_ns_ = now_ns;
+    try_again_ = false;
     longest_ = alone ? bytes : std::max(longest_, bytes);
   }
   /// Until now its pieces were not timed: how long what is in flight is, and since when it is served, is not
@@ -67,6 +72,7 @@ class Goodput {
 
   /// The peer has measured it.
   void told(uint64_t mbits, uint64_t now_ns) {
+    if (known() && mbits > rate_ + rate_ / 16) is_faster();
     rate_ = static_cast<uint32_t>(std::clamp<uint64_t>(mbits, 1, UINT32_MAX));
     latency_ns_ = 0;
     served_from_ = now_ns;
@@ -84,9 +90,12 @@ class Goodput {
   bool own() const { return known() && !guessed_; }
   bool guessed() const { return guessed_; }
   bool was_told() const { return told_; }
-  /// Has it had no piece for two hundred times what one takes? One more costs at most 0.5 % of the time then.
+  /// Has it had no piece for so many times what one takes? One more costs at most so much less of the time.
+  /// A rail that has just become slow is tried soon, because one bad piece may have made it look so; each try
+  /// that finds it slow doubles the wait. One that moved at twice what the rail is taken to move, or more, is
+  /// followed by another at once.
   bool forgotten(uint64_t piece_ns, uint64_t now_ns) const {
-    return now_ns > last_ns_ && now_ns - last_ns_ > kProbeTimes * piece_ns;
+    return try_again_ || (now_ns > last_ns_ && now_ns - last_ns_ > try_after_ * piece_ns);
   }
   /// Was it ever measured, or guessed?
   bool known() const { return rate_ != 0; }
@@ -114,13 +123,18 @@ class Goodput {
 
  private:
   static constexpr uint64_t kLateTimes = 4;  ///< a piece is late after so many times its cost
-  static constexpr uint64_t kProbeTimes = 200;
+  static constexpr uint32_t kTryAfter = 32;
+  static constexpr uint32_t kTryAfterMost = 256;
   static constexpr uint64_t kSlackNs = 50'000;  ///< latency of any rail; less is not worth a choice
   bool close(uint64_t next, uint64_t next_posted_ns);
   void test_guess(uint64_t least_ns, uint64_t most_ns);
   bool learn_rate(uint64_t sample);
   bool learn_latency(uint64_t sample);
   bool raise(uint64_t sample);
+  void is_faster() {
+    try_again_ = true;
+    try_after_ = kTryAfter;
+  }
 
   uint64_t served_from_ = 0;  ///< when the piece that is served now found the rail free
   uint64_t from_ = 0;         ///< the sample that is being taken: its pieces were served from here
@@ -132,10 +146,13 @@ class Goodput {
   uint64_t longest_ = 0;      ///< of the pieces that were posted since the rail was empty
   uint64_t last_ns_ = 0;      ///< when a piece was posted last
   uint32_t look_ = 0;
+  uint32_t try_after_ = kTryAfter;
   uint32_t rate_ = 0;  ///< Mbit/s; 0: it was not measured
   uint32_t least_ = 0;
   uint32_t latency_ns_ = 0;
-  bool alone_ = false;  ///< the first piece found the rail empty
+  bool alone_ = false;   ///< the first piece found the rail empty
+  bool raised_ = false;  ///< what the first piece proves counts already
+  bool try_again_ = false;
   bool guessed_ = false;
   bool told_ = false;  ///< what is known is what the peer has measured
 };
@@ -156,6 +173,15 @@ inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, 
     gap_ns_ = now_ns - std::min(now_ns, std::max(looked_ns, from_));
     to_ = std::max(now_ns, from_ + 1);
     served_from_ = to_;
+    const uint64_t took = to_ - from_;
+    raised_ = false;
+    // A rail that is tried and is fast again must not wait for the next try to be seen to be.
+    if (known() && alone_ && 2 * took <= cost().ns(bytes)) {
+      is_faster();
+      latency_ns_ = static_cast<uint32_t>(std::min<uint64_t>(latency_ns_, took));
+      raised_ = raise(rate_of(bytes, took));
+      changed = true;
+    }
   }
   bytes_ += bytes;
   return changed;
@@ -181,7 +207,7 @@ inline bool Goodput::close(uint64_t next, uint64_t next_posted_ns) {
     return true;
   }
   if (!known()) return learn_rate(slowest);
-  if (rate_ < slowest) return raise(slowest);
+  if (rate_ < slowest) return raised_ || raise(slowest);
   if (one) {
     const uint64_t moving = bytes_ * kMbitNs / rate_;
     return least > moving ? learn_latency(least - moving) : learn_latency(0);

@@ -18,6 +18,11 @@
 
 namespace bfo::xfer {
 
+/// Messages below are one piece: a second rail would save less time than a second piece costs.
+inline constexpr uint64_t kUncut = 65536;
+/// A rail that is tried gets so much of a longer one.
+inline constexpr uint64_t kTry = 16384;
+
 /// What one rail moves, the fastest, and all, in the same unit.
 struct Share {
   uint64_t rate = 1;
@@ -165,7 +170,8 @@ class RailChoice {
   }
   uint64_t end_ns(const RailT& rail, uint64_t bytes) const {
     const Cost c = cost_now(rail);
-    if (rail.inflight_bytes == 0 && !fixed() && rail.goodput.forgotten(c.ns(bytes), looked_ns_)) return 0;
+    const uint64_t tried = bytes < kUncut ? bytes : kTry;
+    if (rail.inflight_bytes == 0 && !fixed() && rail.goodput.forgotten(c.ns(tried), looked_ns_)) return 0;
     return c.ns(rail.inflight_bytes + bytes);
   }
   void choose_swift();
