@@ -135,15 +135,15 @@ TEST(UnknownMessages, ComeOutByCommunicatorInOrder) {
                   message(5, 2, nullptr, 40)};
   for (Message& one : m) unknown.add(memory, &one);
   EXPECT_EQ(peer.unknown_held, 3 * sizeof(Message) + 60);
-  EXPECT_EQ(unknown.find(memory, m[2].match, &rail), &m[2]);
-  EXPECT_EQ(unknown.find(memory, m[2].match, nullptr), nullptr) << "another process says so";
-  EXPECT_EQ(unknown.find(memory, m[3].match, nullptr), &m[3]);
+  EXPECT_EQ(unknown.find(memory, m[2].match, {&rail, true}), &m[2]);
+  EXPECT_EQ(unknown.find(memory, m[2].match, {}), nullptr) << "another process says so";
+  EXPECT_EQ(unknown.find(memory, m[3].match, {}), &m[3]);
   EXPECT_EQ(unknown.take(memory, 5), &m[0]);
   EXPECT_EQ(unknown.take(memory, 5), &m[2]);
   EXPECT_EQ(unknown.take(memory, 5), &m[3]);
   EXPECT_EQ(unknown.take(memory, 5), nullptr);
   EXPECT_EQ(peer.unknown_held, sizeof(Message) + 20);
-  EXPECT_EQ(unknown.find(memory, m[2].match, &rail), nullptr);
+  EXPECT_EQ(unknown.find(memory, m[2].match, {&rail, true}), nullptr);
   EXPECT_EQ(unknown.pop(memory), &m[1]);
   EXPECT_EQ(unknown.pop(memory), nullptr);
 }
@@ -157,12 +157,12 @@ TEST(UnknownMessages, EachSenderHasItsAllowance) {
   const uint64_t limit = 2 * sizeof(Message) + 100;
   Message first = message(1, 0, &rail, 50);
   unknown.add(memory, &first);
-  EXPECT_TRUE(unknown.fits(&rail, 50, limit));
-  EXPECT_FALSE(unknown.fits(&rail, 51, limit));
-  EXPECT_TRUE(unknown.fits(nullptr, 51, limit)) << "senders without a name have one of their own";
+  EXPECT_TRUE(unknown.fits({&rail, true}, 50, limit));
+  EXPECT_FALSE(unknown.fits({&rail, true}, 51, limit));
+  EXPECT_TRUE(unknown.fits({}, 51, limit)) << "senders without a name have one of their own";
   Message other = message(1, 1, nullptr, 100);
   unknown.add(memory, &other);
-  EXPECT_FALSE(unknown.fits(nullptr, 51, limit));
+  EXPECT_FALSE(unknown.fits({}, 51, limit));
   EXPECT_TRUE(unknown.fits_instead(first, 50, limit));
   unknown.uncount(first);
   first.size = 40;
@@ -176,9 +176,56 @@ TEST(UnknownMessages, EachSenderHasItsAllowance) {
   store_elsewhere(first, elsewhere);
   unknown.count(first);
   EXPECT_EQ(peer.unknown_held, sizeof(Message) + 50 + 60);
-  EXPECT_FALSE(unknown.fits(&rail, 50, limit));
+  EXPECT_FALSE(unknown.fits({&rail, true}, 50, limit));
   while (unknown.pop(memory)) {
   }
+}
+
+TEST(UnknownMessages, TheOldestOfNobodysName_CanGo) {
+  Memory memory;
+  Peer<FakePort> peer;
+  Rail<FakePort> rail;
+  rail.peer = &peer;
+  UnknownMessages<FakePort> unknown;
+  Message m[4] = {message(5, 0, &rail, 10), message(6, 0, nullptr, 20), message(5, 1, nullptr, 30),
+                  message(6, 1, nullptr, 40)};
+  m[1].epoch = 7;  // its BTL names who sends, with whom there is nothing yet
+  for (Message& one : m) unknown.add(memory, &one);
+  EXPECT_EQ(unknown.find(memory, m[1].match, {nullptr, true}), &m[1]);
+  EXPECT_EQ(unknown.find(memory, m[1].match, {}), nullptr) << "anybody may say that";
+  EXPECT_EQ(unknown.take_oldest_anonymous(memory), &m[2]);
+  EXPECT_EQ(unknown.take_oldest_anonymous(memory), &m[3]);
+  EXPECT_EQ(unknown.take_oldest_anonymous(memory), nullptr);
+  EXPECT_EQ(unknown.take(memory, 6), &m[1]);
+  EXPECT_EQ(unknown.pop(memory), &m[0]);
+  EXPECT_TRUE(unknown.fits({}, 100, sizeof(Message) + 100));
+}
+
+TEST(PushedOut, RanksOfAContextUntilThereAreTooMany) {
+  Memory memory;
+  memory.left = 100'000;
+  PushedOut out;
+  EXPECT_TRUE(out.empty());
+  for (const int32_t rank : {3, 1, 3, -1, 9}) EXPECT_TRUE(out.note(memory, 5, rank));
+  EXPECT_TRUE(out.note(memory, 6, 2));
+  std::vector<int32_t> ranks;
+  const auto lost = [&ranks](int32_t rank) { ranks.push_back(rank); };
+  EXPECT_FALSE(out.take(memory, 7, 8, lost));
+  EXPECT_FALSE(out.take(memory, 5, 8, lost));
+  EXPECT_EQ(ranks, (std::vector<int32_t>{1, 3}));
+  EXPECT_FALSE(out.take(memory, 5, 8, lost));
+  EXPECT_EQ(ranks.size(), 2u) << "said once";
+  for (int32_t rank = 0; rank < static_cast<int32_t>(PushedOut::kMost); ++rank)
+    EXPECT_TRUE(out.note(memory, 8, rank));
+  EXPECT_FALSE(out.take(memory, 5, 1, lost));
+  EXPECT_TRUE(out.note(memory, 9, 0));
+  EXPECT_TRUE(out.take(memory, 9, 1, lost)) << "it may have been any rank";
+  EXPECT_FALSE(out.take(memory, 9, 1, lost));
+  out.free_all(memory);
+  EXPECT_TRUE(out.empty());
+  EXPECT_EQ(memory.live, 0);
+  memory.left = 0;
+  EXPECT_FALSE(out.note(memory, 5, 1));
 }
 
 TEST(UnknownMessages, MoreThan4GiB_AreCounted) {
@@ -193,7 +240,7 @@ TEST(UnknownMessages, MoreThan4GiB_AreCounted) {
   store_elsewhere(m, elsewhere);
   for (int i = 0; i < 3; ++i) unknown.count(m);
   EXPECT_EQ(peer.unknown_held, 3 * (sizeof(Message) + 2 * uint64_t{UINT32_MAX} - 1));
-  EXPECT_FALSE(unknown.fits(&rail, 1, uint64_t{4095} << 20));
+  EXPECT_FALSE(unknown.fits({&rail, true}, 1, uint64_t{4095} << 20));
 }
 
 TEST(Agenda, PeersThatWait) {

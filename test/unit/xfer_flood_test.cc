@@ -104,6 +104,56 @@ TEST(UnknownCommunicator, MoreThanTheLimit_OnlyThatPeerIsGivenUp) {
   EXPECT_EQ(other->data, pattern(16, 2));
 }
 
+void hand_in_anonymously(World& w, int at, const std::vector<uint8_t>& bytes) {
+  w.engines[at]->on_message(nullptr, 0, bytes[0], bytes.data(), bytes.size());
+}
+
+/// Rank 2 floods rank 1, and nobody knows that it is rank 2. What rank 0 sends ahead of a communicator comes.
+TEST(UnknownCommunicator, FloodOfNobody_EndsNobody) {
+  World w(small_allowance());
+  w.stock = true;
+  meet(w);
+  const size_t before = w.ports[1]->live_;
+  for (uint16_t i = 0; i < 20'000; ++i) {
+    hand_in_anonymously(w, 1, match(700 + i % 900, i % 3, i / 900, 100));
+    if (i % 5000 == 0) hand_in_anonymously(w, 1, match(5 + i / 5000, 0, 0, 64));
+    if (i % 5000 == 10) {
+      auto* const made = w.add_comm(1, static_cast<uint16_t>(5 + i / 5000));
+      RecvReq* const r = w.irecv(1, 0, xfer::kAnyTag, 64, made);
+      ASSERT_TRUE(r->done) << i;
+      EXPECT_EQ(r->status.outcome, Outcome::kOk);
+    }
+  }
+  EXPECT_TRUE(w.ports[1]->losses_.empty());
+  EXPECT_GT(w.engines[1]->counters().unknown_pushed_out, 19'000u);
+  EXPECT_LT(w.ports[1]->live_ - before, size_t{200} << 10)
+      << "records of three ranks in 900 contexts, and 4 KiB of messages";
+}
+
+/// What rank 0 had sent ahead is gone when the communicator is made: it is given up, and nobody else.
+TEST(UnknownCommunicator, MessageThatAFloodPushedOut_EndsItsRankWhenTheCommunicatorIsMade) {
+  for (const bool named_peer : {false, true}) {
+    World w(small_allowance());
+    w.stock = !named_peer;
+    meet(w);
+    hand_in_anonymously(w, 1, match(5, 0, 0, 64));
+    for (uint16_t i = 0; i < 100; ++i) hand_in_anonymously(w, 1, match(700, 2, i, 100));
+    EXPECT_TRUE(w.ports[1]->losses_.empty());
+    auto* const made = w.add_comm(1, 5);
+    RecvReq* const r = w.irecv(1, 0, xfer::kAnyTag, 64, made);
+    if (named_peer) {
+      EXPECT_TRUE(w.ports[1]->losses_.empty()) << "rank 0 cannot have sent that";
+      EXPECT_FALSE(r->done);
+      continue;
+    }
+    ASSERT_EQ(w.ports[1]->losses_.size(), 1u);
+    EXPECT_EQ(w.ports[1]->losses_[0].first, 0);
+    EXPECT_EQ(w.ports[1]->losses_[0].second.limit, xfer::PeerLoss::Limit::kUnknown);
+    ASSERT_TRUE(r->done);
+    EXPECT_EQ(r->status.outcome, Outcome::kNoMemory);
+  }
+}
+
 /// What a new communicator has taken counts no more: as much may follow for the next one.
 TEST(UnknownCommunicator, WithinTheLimitAgainAndAgain_EverythingIsReceived) {
   World w(small_allowance());

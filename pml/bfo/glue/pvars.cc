@@ -41,6 +41,10 @@ constexpr Total kTotals[] = {
      "Messages dropped because they came too late: of a transfer that was restarted or finished since, of a "
      "connection that was closed, or an answer about the window to a question that is not open any more"},
     {"malformed_dropped", &xfer::Counters::malformed, "Messages dropped because their header made no sense"},
+    {"unknown_dropped", &xfer::Counters::unknown_pushed_out,
+     "Messages for communicators that this process has not made that were dropped for newer ones: they came "
+     "over "
+     "BTLs that do not name their sender, which together had reached pml_bfo_unknown_limit"},
     {"restarts", &xfer::Counters::restarts, "Transfers that went through the restart dance"},
     {"fences", &xfer::Counters::fences, "Connections closed to keep late accesses out"},
     {"peers_lost", &xfer::Counters::peers_lost, "Peers given up after pml_bfo_park_timeout"},

@@ -69,8 +69,10 @@ struct Counters {
   uint64_t duplicates = 0;       ///< messages dropped because they had arrived before
   uint64_t stale = 0;      ///< of an older round, a finished request or a fenced epoch; old SEQSYNC answers
   uint64_t malformed = 0;  ///< truncated, forged, outside the window, of an unknown type
-  uint64_t ignored = 0;    ///< table cells Ignore
-  uint64_t restarts = 0;   ///< rounds begun after the first
+  /// for communicators that were not made, over BTLs that name nobody: others needed their room
+  uint64_t unknown_pushed_out = 0;
+  uint64_t ignored = 0;   ///< table cells Ignore
+  uint64_t restarts = 0;  ///< rounds begun after the first
   uint64_t control_sent = 0;
   uint64_t rails_lost = 0;
   /// rails that the progress clock suspected; no loss, only another rail was preferred

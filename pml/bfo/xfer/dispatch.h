@@ -191,6 +191,7 @@ Comm<P>* Engine<P>::comm_add(const CommDesc<P>& d) {
     take_up(Arrival{m->rail, m->epoch, m->size}, m->what);
     matching_.free_message(m);
   }
+  matching_.end_pushed_out(*c);
   return c;
 }
 

@@ -49,6 +49,7 @@ void Matching<P>::free_all() {
   while (CommT* const c = comms_.front()) comm_free(c);
   comms_.free_pages(base_.port);
   while (Message* m = unknown_.pop(*this)) free_message(m);
+  pushed_out_.free_all(base_.port);
 }
 
 template <class P>

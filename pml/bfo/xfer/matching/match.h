@@ -325,12 +325,12 @@ bool Matching<P>::renew(ProcT& p, const Opened& o, const Arrival& a) {
   return false;
 }
 
-/// The sender of `a` has no allowance left for it.
+/// The sender of `a`, whom its BTL names, has no allowance left for it.
 template <class P>
 [[gnu::cold]] void Matching<P>::unknown_too_many(const Arrival& a) {
   if (a.rail)
     return base_.failing.too_much(*a.rail->peer, PeerLoss::Limit::kUnknown, base_.config.unknown_limit);
-  base_.failing.no_memory(a.rail, a.epoch, a.size);
+  base_.failing.no_memory(nullptr, a.epoch, a.size);
 }
 
 /// A message for a communicator that does not exist here. If this process has not made it yet, the message is
@@ -351,23 +351,78 @@ template <class P>
     ++base_.counters.malformed;
     return false;
   }
-  if (Message* const m = unknown_.find(*this, h, a.rail)) {
+  const auto from = UnknownMessages<P>::Sender::of(a);
+  if (Message* const m = unknown_.find(*this, h, from)) {
     ++base_.counters.duplicates;
-    if (renews(*m, o) && !unknown_.fits_instead(*m, o.stored_size(), base_.config.unknown_limit)) {
+    if (!renews(*m, o) || unknown_.fits_instead(*m, o.stored_size(), base_.config.unknown_limit)) {
+      unknown_.uncount(*m);
+      const bool over = replace(*m, o, a);
+      unknown_.count(*m);
+      return over;
+    }
+    if (from.named) {
       unknown_too_many(a);
       return false;
     }
-    unknown_.uncount(*m);
-    const bool over = replace(*m, o, a);
-    unknown_.count(*m);
-    return over;
+    unknown_.remove(*this, m);
+    free_message(m);
   }
   // A sender may be ahead of a process that is slow to make the communicator, but within a bound.
-  if (!unknown_.fits(a.rail, o.stored_size(), base_.config.unknown_limit))
-    unknown_too_many(a);
-  else if (Message* const m = keep(nullptr, o, a))
-    unknown_.add(*this, m);
+  if (!unknown_.fits(from, o.stored_size(), base_.config.unknown_limit)) {
+    if (from.named) unknown_too_many(a);
+    if (from.named || !make_room(o)) return false;
+  }
+  if (Message* const m = keep(nullptr, o, a)) unknown_.add(*this, m);
   return false;
+}
+
+/// Who fills the allowance of the senders that nobody knows is not known either. The oldest message goes:
+/// what comes before its communicator is made waits for a moment, and what nobody will ever ask for stays.
+/// If the communicator is made, the rank that the message named is given up. False: `o` is pushed out itself.
+template <class P>
+[[gnu::cold]] bool Matching<P>::make_room(const Opened& o) {
+  constexpr typename UnknownMessages<P>::Sender kNobody;
+  while (!unknown_.fits(kNobody, o.stored_size(), base_.config.unknown_limit)) {
+    Message* const m = unknown_.take_oldest_anonymous(*this);
+    if (!m) {
+      push_out(o.match());
+      return false;
+    }
+    push_out(m->match);
+    free_message(m);
+  }
+  return true;
+}
+
+template <class P>
+[[gnu::cold]] void Matching<P>::push_out(const core::MatchHdr& h) {
+  ++base_.counters.unknown_pushed_out;
+  if (!pushed_out_.note(base_.port, h.ctx, h.src)) base_.failing.no_memory(nullptr, 0, sizeof h);
+}
+
+/// May messages of `p` come over a BTL that does not say who sends?
+template <class P>
+[[gnu::cold]] bool Matching<P>::sends_anonymously(const PeerT& p) {
+  bool may = p.n_rails == 0;
+  for (unsigned i = 0; i < p.n_rails; ++i) may = may || !p.rails[i].limits.failover;
+  return may;
+}
+
+/// `c` has been made: who has sent a message in it that could not be kept is given up.
+template <class P>
+void Matching<P>::end_pushed_out(CommT& c) {
+  if (pushed_out_.empty()) [[likely]]
+    return;
+  const auto lost = [this, &c](int32_t rank) {
+    ProcT* const p = proc_at(c, rank);
+    PeerT* const peer = p ? peer_of(*p) : nullptr;
+    if (!peer)
+      base_.failing.no_memory(nullptr, 0, sizeof(core::MatchHdr));
+    else if (sends_anonymously(*peer))
+      base_.failing.too_much(*peer, PeerLoss::Limit::kUnknown, base_.config.unknown_limit);
+  };
+  if (pushed_out_.take(base_.port, c.ctx, c.size, lost))
+    base_.failing.no_memory(nullptr, 0, sizeof(core::MatchHdr));
 }
 
 template <class P>

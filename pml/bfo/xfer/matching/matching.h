@@ -12,6 +12,7 @@
 #include "pml/bfo/xfer/base/base.h"
 #include "pml/bfo/xfer/calls.h"
 #include "pml/bfo/xfer/matching/comm_table.h"
+#include "pml/bfo/xfer/matching/pushed_out.h"
 #include "pml/bfo/xfer/matching/unknown_messages.h"
 #include "pml/bfo/xfer/state.h"
 
@@ -85,6 +86,7 @@ class Matching {
   Message* take_refused(CommT& c);
   /// The oldest message that came before communicator `ctx` was made, removed; nullptr: there is none.
   Message* take_unknown(uint16_t ctx) { return unknown_.take(*this, ctx); }
+  void end_pushed_out(CommT& c);
 
   // ---- receives and probes
   Message* post(RecvRequest& r, const RecvArgs<P>& args);
@@ -122,6 +124,9 @@ class Matching {
   void leave_name(Message& m);
   bool keep_unknown(const Opened& o, const Arrival& a);
   void unknown_too_many(const Arrival& a);
+  bool make_room(const Opened& o);
+  void push_out(const core::MatchHdr& h);
+  static bool sends_anonymously(const PeerT& p);
   Message* find_unexpected(CommT& c, int32_t src, int32_t tag);
   Message* take_unexpected(CommT& c, int32_t src, int32_t tag);
   void remove_unexpected(Message& m);
@@ -132,6 +137,7 @@ class Matching {
   Base<P>& base_;
   CommTable<P> comms_;
   UnknownMessages<P> unknown_;
+  PushedOut pushed_out_;
 };
 
 }  // namespace bfo::xfer

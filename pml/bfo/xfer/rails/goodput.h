@@ -51,8 +51,7 @@ class Goodput {
   void posted(uint64_t bytes, uint64_t now_ns, bool alone) {
     if (alone) {
       served_from_ = now_ns;
-      if (known() && forgotten(cost().ns(bytes), now_ns))
-        try_after_ = std::min(2 * try_after_, kTryAfterMost);
+      if (known() && try_after_ < kTryAfterMost && forgotten(cost().ns(bytes), now_ns)) ++try_after_;
     }
     last_ns_ = now_ns;
     try_again_ = false;
@@ -95,7 +94,7 @@ class Goodput {
   /// that finds it slow doubles the wait. One that moved at twice what the rail is taken to move, or more, is
   /// followed by another at once.
   bool forgotten(uint64_t piece_ns, uint64_t now_ns) const {
-    return try_again_ || (now_ns > last_ns_ && now_ns - last_ns_ > try_after_ * piece_ns);
+    return try_again_ || (now_ns > last_ns_ && now_ns - last_ns_ > (piece_ns << try_after_));
   }
   /// Was it ever measured, or guessed?
   bool known() const { return rate_ != 0; }
@@ -122,9 +121,9 @@ class Goodput {
   }
 
  private:
-  static constexpr uint64_t kLateTimes = 4;  ///< a piece is late after so many times its cost
-  static constexpr uint32_t kTryAfter = 32;
-  static constexpr uint32_t kTryAfterMost = 256;
+  static constexpr uint64_t kLateTimes = 4;     ///< a piece is late after so many times its cost
+  static constexpr uint8_t kTryAfter = 5;       ///< log2 of the pieces, at first
+  static constexpr uint8_t kTryAfterMost = 8;   ///< and at most
   static constexpr uint64_t kSlackNs = 50'000;  ///< latency of any rail; less is not worth a choice
   bool close(uint64_t next, uint64_t next_posted_ns);
   void test_guess(uint64_t least_ns, uint64_t most_ns);
@@ -146,13 +145,13 @@ class Goodput {
   uint64_t longest_ = 0;      ///< of the pieces that were posted since the rail was empty
   uint64_t last_ns_ = 0;      ///< when a piece was posted last
   uint32_t look_ = 0;
-  uint32_t try_after_ = kTryAfter;
   uint32_t rate_ = 0;  ///< Mbit/s; 0: it was not measured
   uint32_t least_ = 0;
   uint32_t latency_ns_ = 0;
   bool alone_ = false;   ///< the first piece found the rail empty
   bool raised_ = false;  ///< what the first piece proves counts already
   bool try_again_ = false;
+  uint8_t try_after_ = kTryAfter;
   bool guessed_ = false;
   bool told_ = false;  ///< what is known is what the peer has measured
 };
