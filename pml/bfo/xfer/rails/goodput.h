@@ -175,7 +175,7 @@ inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, 
     const uint64_t took = to_ - from_;
     raised_ = false;
     // A rail that is tried and is fast again must not wait for the next try to be seen to be.
-    if (known() && alone_ && 2 * took <= cost().ns(bytes)) {
+    if (own() && alone_ && 2 * took <= cost().ns(bytes)) {
       is_faster();
       latency_ns_ = static_cast<uint32_t>(std::min<uint64_t>(latency_ns_, took));
       raised_ = raise(rate_of(bytes, took));
