@@ -297,13 +297,54 @@ TEST(Drain, DestroyRefusedByADeviceThatLives_NoEpochFollows) {
   w.connect();
   w.fabric.refuse["destroy_qp"] = EIO;
   w.set_port(w.a, IBV_PORT_DOWN);
-  w.pass(100);
+  w.pass(1);
+  for (int i = 0; i < 120; ++i) {
+    if (i < 100) {
+      EXPECT_EQ(w.a.closed, 0) << "it is asked for ten seconds; " << i;
+    }
+    test_now() += 99'000'000;
+    w.pass(1);
+  }
   w.fabric.refuse["destroy_qp"] = 0;
   w.set_port(w.a, IBV_PORT_ACTIVE);
   w.pass(100);
   EXPECT_EQ(w.a.closed, 1);
   EXPECT_EQ(w.a.last_result, BFO_UNFENCEABLE);
   EXPECT_EQ(engine::rail_state(w.a.endpoint), BFO_RAIL_UNUSABLE);
+}
+
+/// The device had a reason that passed: nothing is lost but that time.
+TEST(Drain, DestroyRefusedForAWhile_TheRailComesBack) {
+  World w;
+  w.connect();
+  w.fabric.refuse["destroy_qp"] = EBUSY;
+  w.set_port(w.a, IBV_PORT_DOWN);
+  w.pass(100);
+  EXPECT_EQ(w.a.down, 1);
+  EXPECT_EQ(w.a.closed, 0);
+  w.fabric.refuse["destroy_qp"] = 0;
+  w.pass(100);
+  EXPECT_EQ(w.a.closed, 1);
+  EXPECT_EQ(w.a.last_result, BFO_FENCED);
+  w.set_port(w.a, IBV_PORT_ACTIVE);
+  w.pass(2000);
+  EXPECT_EQ(w.a.up, 2);
+  EXPECT_EQ(w.b.up, 2);
+}
+
+/// The device dies while it is asked again and again: there is no hope any more.
+TEST(Drain, DeviceDiesWhileItIsAskedAgain_ThatIsTheEnd) {
+  World w;
+  w.connect();
+  w.fabric.refuse["destroy_qp"] = EBUSY;
+  w.set_port(w.a, IBV_PORT_DOWN);
+  w.pass(100);
+  EXPECT_EQ(w.a.closed, 0);
+  w.fabric.raise(*w.a.hca, IBV_EVENT_DEVICE_FATAL);
+  w.pass(2);
+  w.fabric.refuse["destroy_qp"] = 0;
+  EXPECT_EQ(w.a.closed, 1);
+  EXPECT_EQ(w.a.last_result, BFO_UNFENCEABLE);
 }
 
 TEST(Drain, PostRefused_ClosesFromProgressNotFromTheCall) {

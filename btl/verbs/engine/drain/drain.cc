@@ -79,6 +79,11 @@ void report_left(Endpoint& endpoint, uint64_t now) {
   host.rail_down(host.ctx, endpoint, endpoint.down_event());
 }
 
+/// Is it worth while to ask a device again that has refused to destroy a queue pair?
+bool may_ask_again(const Endpoint& endpoint) {
+  return !endpoint.last().device_dead && !endpoint.last().leaving && !endpoint.peer.left;
+}
+
 void finish(Endpoint& endpoint, uint64_t now) {
   Port& port = *endpoint.port;
   const Host& host = port.host();
@@ -165,15 +170,29 @@ void drain_stopped(Endpoint& endpoint) {
   port.need_service();
 }
 
-void drain_destroyed(Endpoint& endpoint, bool fenced) {
-  endpoint.port->need_service();
-  endpoint.drain().destroyed(fenced);
+bool drain_destroyed(Endpoint& endpoint, bool fenced) {
+  Port& port = *endpoint.port;
+  Drain& drain = endpoint.drain();
+  port.need_service();
+  if (!fenced && may_ask_again(endpoint)) {
+    if (const uint64_t again_ns = destroy_again_ns(drain.refusals + 1u); again_ns != 0) {
+      ++drain.refusals;
+      endpoint.timer().due_ns = port.env().now_ns() + again_ns;
+      return false;
+    }
+  }
+  drain.destroyed(fenced);
+  return true;
 }
 
 void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
   if (endpoint.qps().command != nullptr) return;
   if (endpoint.drain().held) {
     if (hold_ends(endpoint, now)) qp_stop(endpoint, drain_stopped);
+    return;
+  }
+  if (endpoint.drain().asks_again()) {
+    if (now >= endpoint.timer().due_ns || !may_ask_again(endpoint)) qp_fence(endpoint, drain_destroyed);
     return;
   }
   if (!endpoint.drain().handed_back && endpoint.drain().marker == Drain::Marker::kBack) {

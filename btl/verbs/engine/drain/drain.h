@@ -35,8 +35,9 @@ void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied);
 void return_queued(Endpoint& endpoint);
 /// The queue pairs are in ERR, or the device refuses that.
 void drain_stopped(Endpoint& endpoint);
-/// The device has answered to destroy_qp. `fenced`: the queue pairs are gone.
-void drain_destroyed(Endpoint& endpoint, bool fenced);
+/// The device has answered to destroy_qp. `fenced`: the queue pairs are gone. False: it has refused, and is
+/// asked again by a later drain_step().
+bool drain_destroyed(Endpoint& endpoint, bool fenced);
 /// Tells the host that an epoch is closed.
 void report_closed(Endpoint& endpoint, const bfo_rail_event_t& event, bfo_fence_result_t result,
                    uint64_t delivered);

@@ -155,8 +155,8 @@ void Port::service_one(Endpoint& endpoint, uint64_t now, bool emptied, bool* aga
       break;
     case Phase::kDraining:
       drain_step(endpoint, now, emptied);
-      // The end of a command asks for service by itself. What is held waits for the peer.
-      if (is_held(endpoint)) {
+      // The end of a command asks for service by itself. What is held waits for the peer, or for the device.
+      if (is_held(endpoint) || endpoint.drain().asks_again()) {
         timers_ = true;
       } else {
         *again = *again || endpoint.qps().command == nullptr;

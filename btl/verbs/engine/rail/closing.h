@@ -44,7 +44,8 @@ struct Drain {
   bool cause_open : 1 = false;   ///< all evidence was a flush; cause_known() follows
   bool held : 1 = false;  ///< the queue pairs still work, until what was posted on both sides has ended
   uint8_t rounds_behind =
-      0;  ///< of progress since the evidence came that did not empty the completion queues
+      0;                 ///< of progress since the evidence came that did not empty the completion queues
+  uint8_t refusals = 0;  ///< the device, which lives, has refused to destroy the data queue pair
 
   /// A drain begins. The last-receive event may be here already, and the end of the peer's half.
   void begin(bool only_flushed) {
@@ -59,6 +60,8 @@ struct Drain {
     if (marker == Marker::kNone) marker = Marker::kPosted;
   }
   void destroyed(bool gone) { fence = gone ? Fence::kFenced : Fence::kRefused; }
+  /// Is the device to be asked once more to destroy it?
+  bool asks_again() const { return refusals != 0 && fence == Fence::kOpen; }
 
   /// What drain_next() decides from.
   DrainView view(bool overdue, bool queue_emptied) const {

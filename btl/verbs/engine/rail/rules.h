@@ -219,6 +219,15 @@ constexpr DrainStep drain_next(const DrainView& at) {
   return at.emptied ? DrainStep::kDestroy : DrainStep::kWait;
 }
 
+/// A device that has refused to destroy a queue pair for the nth time is asked again after so long; 0: it is
+/// not. The reason may pass (a firmware that is busy), and until the queue pair is gone nothing that it may
+/// still move can be complete. About ten seconds in all.
+constexpr uint64_t destroy_again_ns(unsigned refusals) {
+  constexpr uint64_t kFirst = 10'000'000;
+  constexpr unsigned kTries = 10;
+  return refusals <= kTries ? kFirst << (refusals - 1) : 0;
+}
+
 /// A peer's count of the messages it received in an epoch, against the last epoch this side has closed.
 enum class Count : uint8_t {
   kWait,     ///< our half is not closed yet

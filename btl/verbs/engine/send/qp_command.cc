@@ -161,10 +161,14 @@ void command_done(Command& base) {
       if (command.on_heap) unmake(&command);
       return stopped(*endpoint);
     }
+    if (!command.fenced(*endpoint, command.clean)) {
+      endpoint->qps().send_cq = command.send_cq;
+      if (command.on_heap) unmake(&command);
+      return;
+    }
     unlist(*endpoint, endpoint->qps().data);
     unlist(*endpoint, endpoint->qps().probe);
     endpoint->qps().data = endpoint->qps().probe = Qp{};
-    command.fenced(*endpoint, command.clean);
     command.endpoint = nullptr;
   }
   // The rest goes by itself, and nobody waits for it.

@@ -45,10 +45,11 @@ struct QpPlan {
 };
 
 /// What follows when queue pairs are made or connected, or `missing` could not be made, with errno `error`;
-/// when they are in ERR, or the device refuses that; and when the device has answered to destroy_qp.
+/// when they are in ERR, or the device refuses that; and when the device has answered to destroy_qp:
+/// false if it is to be asked again, then the queue pairs stay.
 using QpReady = void(Endpoint& endpoint, Object missing, int error);
 using QpStopped = void(Endpoint& endpoint);
-using QpFenced = void(Endpoint& endpoint, bool fenced);
+using QpFenced = bool(Endpoint& endpoint, bool fenced);
 
 /// A command, and the queue pairs it works on.
 struct QpCommand : Command {
