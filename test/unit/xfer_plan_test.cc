@@ -273,6 +273,54 @@ TEST(Plan, UnevenRails_TheFastestHasNoMoreInFlightThanP4Allows) {
   EXPECT_GT(next_piece(m, 128 * kKi, UINT64_MAX, Share{1, 1, 2}), 0u) << "even rails share 2 MiB";
 }
 
+/// Over rails of 8000 and 800 Mbit/s. 16 KiB of the slow one take 164 us, as long as 160 KiB of the fast one.
+TEST(Plan, RestThatNoOtherRailWouldMoveSooner_IsOnePiece) {
+  TinyPeer p(2);
+  auto& choice = p.peer.choice;
+  auto& fast = p.rails[0];
+  auto& slow = p.rails[1];
+  for (auto* r : {&fast, &slow}) r->limits.get_limit = r->limits.put_limit = r->limits.rdma_frag_size = kMi;
+  const auto read = [&choice](const Rail<TinyPort>& rail, Moving m) {
+    return next_read(m, rail, choice.share(rail, m.left));
+  };
+  const Moving m{.length = 128 * kKi, .left = 128 * kKi, .depth = 2, .rails = 2};
+  fast.goodput.told(8000, 1000);
+  slow.goodput.told(8000, 1000);
+  for (int i = 0; i < 3; ++i) choice.weigh();
+  EXPECT_EQ(read(fast, m), 64 * kKi) << "equal rails";
+  slow.goodput.told(800, 1000);
+  for (int i = 0; i < 3; ++i) choice.weigh();
+  ASSERT_TRUE(choice.uneven());
+  EXPECT_EQ(read(fast, m), 128 * kKi);
+  EXPECT_EQ(next_grant(m, fast, choice.share(fast, m.left)), 128 * kKi) << "written, too";
+  EXPECT_EQ(read(slow, m), 16 * kKi) << "not over the slow one";
+  fast.inflight_bytes = 64 * kKi;
+  EXPECT_EQ(read(fast, m), 64 * kKi) << "the slow one would move some sooner";
+  slow.inflight_bytes = 64 * kKi;
+  EXPECT_EQ(read(fast, m), 128 * kKi) << "it is busy, too";
+  fast.inflight_bytes = slow.inflight_bytes = 0;
+  const Moving second{
+      .length = 192 * kKi, .left = 96 * kKi, .bytes_out = 96 * kKi, .pieces_out = 1, .depth = 2, .rails = 2};
+  EXPECT_EQ(read(fast, second), 96 * kKi) << "what is left of it";
+  slow.goodput.posted(kTry, 1000, true);
+  choice.looked(1000 + 100 * kTry * 10);
+  EXPECT_EQ(read(fast, m), 64 * kKi) << "the slow one is to be tried";
+}
+
+/// P4 holds, and what a rail wants and a device takes.
+TEST(Plan, RestInOnePiece_IsNoMoreThanARailMayHaveInFlight) {
+  Share alone{8000, 8000, 8800};
+  alone.alone = true;
+  Moving m{.length = kMi, .left = kMi, .depth = 2, .rails = 2};
+  EXPECT_EQ(next_piece(m, kMi, UINT64_MAX, alone), kMi);
+  EXPECT_EQ(next_piece(m, 512 * kKi, UINT64_MAX, alone), 512 * kKi) << "the rail wants shorter ones";
+  EXPECT_EQ(next_piece(m, kMi, 64 * kKi, alone), 64 * kKi) << "the device takes shorter ones";
+  m.left = 900 * kKi;
+  m.bytes_out = 128 * kKi;
+  m.pieces_out = 1;
+  EXPECT_EQ(next_piece(m, kMi, UINT64_MAX, alone), 512 * kKi) << "with what is in flight it is too much";
+}
+
 // ---- keys and grants
 
 TEST(Plan, KeysThatAnRgetOffers) {

@@ -82,6 +82,12 @@ struct Moving {
   bool keep_up = false;
 };
 
+/// Is all that is left of a message its next piece? A message is cut for the other rails; where these would
+/// only delay it, a further piece costs this process time and saves none.
+constexpr bool rest_is_one(const Moving& m, uint64_t usual, const Share& share) {
+  return share.alone && m.left <= usual && m.bytes_out + m.left <= at_risk(m.length);
+}
+
 /// Size of the next piece over a rail that wants pieces of `usual` bytes and moves at most `limit` at once.
 /// 0: the message waits until one of its pieces has ended. What all rails may have in flight is shared by
 /// what they move, so that none has more than P4 allows.
@@ -92,12 +98,15 @@ constexpr uint64_t next_piece(const Moving& m, uint64_t usual, uint64_t limit, c
     most = most_over_one_rail(usual);
     n = m.length <= most ? m.length : most > usual ? most / 2 : usual;
   } else {
-    most = share.rate == share.best && share.sum == m.rails * share.best
-               ? m.rails * at_risk(m.length)
-               : at_risk(m.length) / share.best * share.sum +
-                     at_risk(m.length) % share.best * share.sum / share.best;
     n = m.keep_up ? std::min(kMaxResent, usual) : equal_piece(m.length, m.rails, usual, m.depth);
     n = fair_piece(n, share);
+    if (share.rate == share.best && share.sum == m.rails * share.best) {
+      most = m.rails * at_risk(m.length);
+    } else {
+      most = at_risk(m.length) / share.best * share.sum +
+             at_risk(m.length) % share.best * share.sum / share.best;
+      if (rest_is_one(m, usual, share)) n = m.left;
+    }
   }
   n = std::min({n, m.left, limit});
   if (m.pieces_out == 0) return n;
@@ -174,6 +183,16 @@ Rail<P>* reader_of(const RailChoice<P>& choice, uint64_t length, bool again) {
 }
 
 // ---- grants, by the receiver, and FRAGs, by the sender
+
+/// Size of the next grant of `m` to `rail`. `share`: who writes measures, and its FIN tells, so that the
+/// first one on a rail need not be short.
+template <class P>
+uint64_t next_grant(const Moving& m, const Rail<P>& rail, Share share) {
+  share.proven = true;
+  const uint64_t usual = usual_grant(rail);
+  if (m.pieces_out == 0 && rest_is_one(m, usual, share)) return m.left;
+  return fair_piece(equal_piece(m.length, m.rails, usual, m.depth), share);
+}
 
 /// The rail that one grant moves all of `length` bytes over; nullptr: several may share them.
 template <class P>

@@ -134,8 +134,9 @@ struct Rget {
         return true;
       }
       const Range next = x.rndv->todo.front();
-      const uint64_t n =
-          best ? next_read(moving(e, r, next.size()), *best, p.choice.share(*best)) : next.size();
+      const uint64_t n = best
+                             ? next_read(moving(e, r, next.size()), *best, p.choice.share(*best, next.size()))
+                             : next.size();
       if (e.base_.config.trace_plans) [[unlikely]]
         trace_plan(e.base_, p, PlanTrace::What::kRead, moving(e, r, next.size()), best, best ? n : 0);
       if (n == 0) return true;  // the next completion calls again

@@ -157,13 +157,10 @@ struct Rput {
         now.no_rail = true;
         return;
       }
-      Share share = p.choice.share(*rail);
-      share.proven = true;  // who writes measures, and its FIN tells: a grant need not be short until then
-      const Range g = x.rndv->todo.take_front(fair_piece(
-          equal_piece(x.rndv->want, p.choice.size(), usual_grant(*rail), e.base_.config.rdma_depth), share));
+      const Moving m = moving(e, r, x.rndv->todo.front().size(), now.open);
+      const Range g = x.rndv->todo.take_front(next_grant(m, *rail, p.choice.share(*rail, m.left)));
       if (e.base_.config.trace_plans) [[unlikely]]
-        trace_plan(e.base_, p, PlanTrace::What::kGrant, moving(r, g.size() + x.rndv->todo.bytes(), now.open),
-                   rail, g.size());
+        trace_plan(e.base_, p, PlanTrace::What::kGrant, m, rail, g.size());
       Ledger* const l = new_grant(e, r, *rail, g);
       if (!l) {
         x.rndv->todo.add(g.begin, g.end);
@@ -174,8 +171,12 @@ struct Rput {
     }
   }
 
-  static Moving moving(const RecvRequest& r, uint64_t left, unsigned open) {
-    return {.length = r.xfer.rndv->want, .left = left, .pieces_out = open};
+  static Moving moving(const E& e, const RecvRequest& r, uint64_t left, unsigned open) {
+    return {.length = r.xfer.rndv->want,
+            .left = left,
+            .pieces_out = open,
+            .depth = e.base_.config.rdma_depth,
+            .rails = r.xfer.proc->peer->choice.size()};
   }
 
   /// A grant of `range` to `rail`, which is not sent yet. nullptr: there is no memory.
@@ -203,7 +204,7 @@ struct Rput {
     if (!rail || !can_put(*rail, x.length) || !Registering<P>::registered(e, r)) return false;
     if (!grantable(e, r, *rail)) return false;
     if (e.base_.config.trace_plans) [[unlikely]]
-      trace_plan(e.base_, p, PlanTrace::What::kGrant, moving(r, d.want, 0), rail, d.want);
+      trace_plan(e.base_, p, PlanTrace::What::kGrant, moving(e, r, d.want, 0), rail, d.want);
     Ledger* const l = new_grant(e, r, *rail, Range{0, d.want});
     if (!l) return false;
     x.protocol = Protocol::kPut;

@@ -30,6 +30,7 @@ struct Share {
   uint64_t sum = 1;
   bool proven =
       true;  ///< false: nothing of it has ended yet, so that it may be much slower than it is said to be
+  bool alone = false;  ///< no other rail would have moved a piece before this one has moved all that is left
 };
 
 /// What all choices of a process have in common.
@@ -117,11 +118,12 @@ class RailChoice {
   /// When all rails were looked at last: something in flight had not ended then.
   void looked(uint64_t ns) { looked_ns_ = ns; }
   uint64_t looked_ns() const { return looked_ns_; }
-  /// What `rail` moves, what the fastest does, and all: for the size of pieces.
-  Share share(const RailT& rail) const {
+  /// What `rail` moves, what the fastest does, and all: for the size of pieces of a message of which `left`
+  /// bytes are to be moved; 0: that does not matter.
+  Share share(const RailT& rail, uint64_t left = 0) const {
     if (!uneven_) [[likely]]
       return {1, 1, n_, proven(rail)};
-    return uneven_share(rail);
+    return uneven_share(rail, left);
   }
   /// Index of the rail that lightest() and READs consider first: equal loads take them in turn.
   unsigned take_turn() { return turn_++; }
@@ -160,7 +162,8 @@ class RailChoice {
   bool proven(const RailT& rail) const {
     return fixed() || rail.late == 0 || rail.goodput.known() || rail.goodput.least() != 0;
   }
-  Share uneven_share(const RailT& rail) const;
+  Share uneven_share(const RailT& rail, uint64_t left) const;
+  bool ends_first(const RailT& rail, uint64_t bytes) const;
   Estimate estimate(const RailT& rail) const;
   Cost cost_now(const RailT& rail) const {
     const Cost c = estimate(rail).cost;

@@ -154,7 +154,7 @@ template <class P>
 /// Of an empty rail the latency counts: its piece is to end with those of the others. And what looks like one
 /// may be a rate, while all pieces are of one size: a piece of another size shows that.
 template <class P>
-Share RailChoice<P>::uneven_share(const RailT& rail) const {
+Share RailChoice<P>::uneven_share(const RailT& rail, uint64_t left) const {
   const auto moves = [this](const RailT& r) {
     const Cost c = cost_now(r);
     return r.inflight_bytes == 0 ? c.rate_alone(kCompared) : c.rate;
@@ -165,7 +165,18 @@ Share RailChoice<P>::uneven_share(const RailT& rail) const {
     s.best = std::max(s.best, rate);
     s.sum += rate;
   }
+  s.alone = left != 0 && ends_first(rail, left);
   return s;
+}
+
+/// Would `rail` have moved `bytes` more before any other one has moved as much as a piece is long at least?
+/// No, if another one is to be tried.
+template <class P>
+bool RailChoice<P>::ends_first(const RailT& rail, uint64_t bytes) const {
+  const uint64_t end = cost_now(rail).ns(rail.inflight_bytes + bytes);
+  for (unsigned i = 0; i < n_; ++i)
+    if (usable_[i] != &rail && end_ns(*usable_[i], kTry) <= end) return false;
+  return true;
 }
 
 }  // namespace bfo::xfer
