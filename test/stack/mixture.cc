@@ -132,14 +132,28 @@ std::vector<Interval> intervals_of(const Cell& c, uint64_t good, uint64_t slow) 
 
 }  // namespace
 
+/// Both ends of a rail may have pieces to measure: who reads, and who sends what cannot be read yet.
+uint64_t ends_of(const Cell& c) {
+  switch (c.pattern) {
+    case Pattern::kOne:
+    case Pattern::kBoth:
+      return 2;
+    case Pattern::kRing:
+      return 8;
+    case Pattern::kAll:
+      return 12;
+  }
+  return 0;
+}
+
 /// Is the last rail called degraded as often as it should be?
-bool word_kept(const Cell& c, const Figures& f, size_t streams) {
+bool word_kept(const Cell& c, const Figures& f) {
   // A port that is as slow as it says moves what it should.
   const bool never =
       c.when == When::kLatency || (c.ratio != 0 && c.ratio <= 3) || c.weights == xfer::Weights::kNominal;
   if (never) return f.degraded + f.recovered == 0;
   const bool lasts = c.when == When::kStart || c.when == When::kStep || c.when == When::kRamp;
-  if (f.degraded > streams || f.recovered > (lasts ? 0 : streams)) return false;
+  if (f.degraded > ends_of(c) || f.recovered > (lasts ? 0 : ends_of(c))) return false;
   // What is short, or looked at seldom, proves too little; and a rail that would only delay a message is
   // tried too seldom in such a run.
   const bool proves = c.size >= 256 * kKiB && c.cpu == Cpu::kFree && c.protocol != Protocol::kEager &&
@@ -282,7 +296,7 @@ Figures Mixtures::measure(const Cell& c) {
   f.words = result.words;
   f.degraded = result.degraded;
   f.recovered = result.recovered;
-  f.word_kept = word_kept(c, f, s.streams.size());
+  f.word_kept = word_kept(c, f);
   if (result.failed) {
     f.failure = result.violation;
     return f;

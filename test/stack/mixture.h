@@ -12,7 +12,7 @@
 //         rail that delays no message cannot move that much
 //  share  the slowest rail carries at most 1.3 times its fair part of the bytes
 //  word   a rail that is used and from some moment on moves a tenth of the others is called degraded,
-//         once; one that is as fast, or moves a third, never is
+//         once by each end that measures it; one that is as fast, or moves a third, never is
 #pragma once
 
 #include <cstdint>
