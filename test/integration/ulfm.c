@@ -12,7 +12,8 @@
  *   recv-middle send-middle      rank 1 dies while a long message is under way, posted with two others
  *   allreduce                    of long vectors, without rank 1
  *   inter-bcast                  of rank 1 to all others, which an intercommunicator joins
- *   revoke-recv revoke-send      nobody dies, and rank 1 revokes the communicator
+ *   revoke-recv revoke-irecv     nobody dies, and rank 1 revokes the communicator
+ *   revoke-send revoke-isend
  * With a second argument, seconds, rank 1 waits so long before it dies: for faults to happen before. They may
  * begin with the marks, messages of 5000 bytes between ranks 0 and 1 that come before the call. A third one:
  *   threads     rank 0 is in that call three times at once, each time with a communicator of its own
@@ -40,6 +41,15 @@ static int is(const char* what, const char* name) {
   return strcmp(what, name) == 0;
 }
 
+static int revokes(const char* what) {
+  return strncmp(what, "revoke", 6) == 0;
+}
+
+/* Of what rank 0 waits for: who dies or revokes is rank 1. */
+static int other_end(const char* what) {
+  return revokes(what) ? 2 : 1;
+}
+
 static int wait_for(MPI_Request* request) {
   const int rc = MPI_Wait(request, MPI_STATUS_IGNORE);
   if (*request == MPI_REQUEST_NULL) return rc;
@@ -59,11 +69,11 @@ static int wait_for(MPI_Request* request) {
 static int receive(const char* what, MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Message message;
-  const int source = strstr(what, "any") != NULL ? MPI_ANY_SOURCE : 1;
+  const int source = strstr(what, "any") != NULL ? MPI_ANY_SOURCE : other_end(what);
   if (strncmp(what, "probe", 5) == 0) return MPI_Probe(source, kTag, comm, MPI_STATUS_IGNORE);
   if (is(what, "mprobe")) return MPI_Mprobe(source, kTag, comm, &message, MPI_STATUS_IGNORE);
-  if (is(what, "revoke-recv")) return MPI_Recv(buffer, kLong, MPI_CHAR, 2, kTag, comm, MPI_STATUS_IGNORE);
-  if (what[0] == 'r') return MPI_Recv(buffer, kLong, MPI_CHAR, source, kTag, comm, MPI_STATUS_IGNORE);
+  if (strncmp(what, "recv", 4) == 0 || is(what, "revoke-recv"))
+    return MPI_Recv(buffer, kLong, MPI_CHAR, source, kTag, comm, MPI_STATUS_IGNORE);
   if (is(what, "mrecv")) {
     const int rc = MPI_Mprobe(1, kTag + 1, comm, &message, MPI_STATUS_IGNORE);
     if (rc != MPI_SUCCESS) return rc;
@@ -76,8 +86,8 @@ static int receive(const char* what, MPI_Comm comm) {
 
 static int send(const char* what, MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
-  if (is(what, "send")) return MPI_Send(buffer, kLong, MPI_CHAR, 1, kTag, comm);
-  if (is(what, "revoke-send")) return MPI_Send(buffer, kLong, MPI_CHAR, 2, kTag, comm);
+  const int to = other_end(what);
+  if (is(what, "send") || is(what, "revoke-send")) return MPI_Send(buffer, kLong, MPI_CHAR, to, kTag, comm);
   if (is(what, "ssend")) return MPI_Ssend(buffer, 1, MPI_CHAR, 1, kTag, comm);
   if (is(what, "bsend")) {
     const int length = kLong / 16;
@@ -90,8 +100,8 @@ static int send(const char* what, MPI_Comm comm) {
     free(given);
     return MPI_Send(buffer, 1, MPI_CHAR, 1, kTag, comm);
   }
-  if (is(what, "isend")) {
-    MPI_Isend(buffer, kLong, MPI_CHAR, 1, kTag, comm, &request);
+  if (is(what, "isend") || is(what, "revoke-isend")) {
+    MPI_Isend(buffer, kLong, MPI_CHAR, to, kTag, comm, &request);
   } else {
     MPI_Send_init(buffer, kLong, MPI_CHAR, 1, kTag, comm, &request);
     MPI_Start(&request);
@@ -180,7 +190,7 @@ static void end(const char* what, unsigned seconds, int by_itself) {
   if (strstr(what, "middle") != NULL) middle(is(what, "recv-middle"), 0, 1, MPI_COMM_WORLD);
   usleep(kDeathMs * 1000);
   sleep(seconds);
-  if (strncmp(what, "revoke", 6) != 0) die();
+  if (!revokes(what)) die();
   MPIX_Comm_revoke(MPI_COMM_WORLD);
 }
 
@@ -247,7 +257,7 @@ int main(int argc, char** argv) {
     const int rc = threads ? call_together(what, comms) : call(what, MPI_COMM_WORLD);
     if (rank == 0) printf("%s: %s after %.2f s, at %.2f\n", what, name_of(rc), now() - begin, now());
     fflush(stdout);
-  } else if (rank > 1 && strncmp(what, "revoke", 6) != 0) {
+  } else if (rank > 1 && !revokes(what)) {
     wait_for_word();
   }
   MPI_Comm left = MPI_COMM_NULL;

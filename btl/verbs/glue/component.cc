@@ -47,6 +47,7 @@ int component_close() {
   }
   for (int i = 0; i < self().device_count; ++i) engine::unmake(self().devices[i]);
   self().device_count = 0;
+  self().kept.drop();
   return OPAL_SUCCESS;
 }
 
@@ -236,6 +237,8 @@ int stay() {
 
 int progress_all() {
   const int handled = progress_once();
+  if (kTellsOfTheDead && self().kept.count() != 0) [[unlikely]]
+    send_kept(self());
   if (self().stay_ns != 0) [[unlikely]]
     return handled + stay();
   return handled;

@@ -13,6 +13,7 @@
 #include "btl/verbs/engine/rail/port.h"
 #include "btl/verbs/engine/select/selection.h"
 #include "btl/verbs/engine/select/shortfall.h"
+#include "btl/verbs/glue/kept.h"
 #include "common/claims.h"
 #include "common/recursive_lock.h"
 
@@ -103,6 +104,7 @@ struct Component {
   uint64_t stay_ns;                   ///< progress may go on for so long: engine::Host::comes_seldom
   engine::Patience patience;          ///< with handshakes that it stays for
   RecursiveLock progress_lock;        ///< a callback may add processes
+  KeptMessages kept;                  ///< libmpi's own, without a rail: kept.cc
 };
 
 /// Prevents progress in other threads while the set of endpoints changes.

@@ -235,8 +235,12 @@ int peer_closed(mca_btl_base_module_t*, mca_btl_base_endpoint_t* endpoint, const
   return OPAL_SUCCESS;
 }
 
+// What no rail takes now is no module's: it counts with the first one's.
 uint64_t outstanding(mca_btl_base_module_t* btl) {
-  return engine::port_outstanding(module_of(btl)->port);
+  const Component& component = mca_btl_verbs_component;
+  Module& module = *module_of(btl);
+  const uint64_t kept = component.modules[0] == &module ? component.kept.count() : 0;
+  return engine::port_outstanding(module.port) + kept;
 }
 
 int accounting(mca_btl_base_module_t* btl, bfo_accounting_t* out) {
@@ -285,7 +289,8 @@ void payload_failed(void* ctx, engine::Endpoint& endpoint, uint8_t tag, const vo
 
 bool foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag, const void* data,
                     size_t length) {
-  if (goes_elsewhere(tag)) return send_elsewhere(endpoint, tag, data, length);
+  if (goes_elsewhere(tag))
+    return send_elsewhere(endpoint, tag, data, length) || keep(endpoint, tag, data, length);
   if (!is_of_window(tag) || !module.bound || module.error_reported || module.error_cb == nullptr)
     return false;
   // It returns when the peer is a process that has died: a later loss is another matter.

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "btl/verbs/glue/module.h"
 
@@ -34,6 +35,24 @@ size_t stride_of(const FragPool& pool) {
   return pool.buffer_bytes == 0 ? 0 : (pool.buffer_bytes + 63) / 64 * 64 + 64;
 }
 
+/// Makes `count` fragments of a block, with buffers in `region`.
+void link(FragPool& pool, FragBlock* block, unsigned count, const engine::Region& region) {
+  const size_t stride = stride_of(pool);
+  block->next = pool.blocks;
+  pool.blocks = block;
+  for (unsigned i = count; i-- > 0;) {
+    VerbsFrag& frag = block->frags()[i];
+    OBJ_CONSTRUCT(&frag.base, mca_btl_base_descriptor_t);
+    new (&frag.engine) engine::Frag();
+    frag.pool = &pool;
+    frag.buffer = stride == 0 ? nullptr : region.address + i * stride;
+    frag.buffer_lkey = region.lkey;
+    frag.next_free = pool.free;
+    pool.free = &frag;
+  }
+  pool.made += count;
+}
+
 /// Adds `count` fragments. Under the pool lock. False with errno when there is no memory; EAGAIN: it is being
 /// registered. An empty pool does not wait for that, because no fragment can be returned to it meanwhile; but
 /// larger ones can stand in for those of `middle`, which is not filled before the first is needed.
@@ -48,23 +67,23 @@ bool pool_add(Module& module, FragPool& pool, unsigned count) {
   }
   auto* block = static_cast<FragBlock*>(calloc(1, sizeof(FragBlock) + count * sizeof(VerbsFrag)));
   if (block == nullptr) return false;
-  block->next = pool.blocks;
-  pool.blocks = block;
-  for (unsigned i = count; i-- > 0;) {
-    VerbsFrag& frag = block->frags()[i];
-    OBJ_CONSTRUCT(&frag.base, mca_btl_base_descriptor_t);
-    new (&frag.engine) engine::Frag();
-    frag.pool = &pool;
-    frag.buffer = stride == 0 ? nullptr : region.address + i * stride;
-    frag.buffer_lkey = region.lkey;
-    frag.next_free = pool.free;
-    pool.free = &frag;
-  }
-  pool.made += count;
+  link(pool, block, count, region);
   return true;
 }
 
 }  // namespace
+
+VerbsFrag* spare_get(Module& module) {
+  const engine::Guard guard(module.pool_lock);
+  FragPool& pool = module.spare;
+  if (pool.free == nullptr) {
+    const size_t size = sizeof(FragBlock) + sizeof(VerbsFrag) + pool.buffer_bytes;
+    auto* const block = static_cast<FragBlock*>(calloc(1, size));
+    if (block == nullptr) return nullptr;
+    link(pool, block, 1, engine::Region{.address = reinterpret_cast<char*>(block->frags() + 1)});
+  }
+  return std::exchange(pool.free, pool.free->next_free);
+}
 
 bool pool_grow(Module& module, FragPool& pool) {
   unsigned limit = mca_btl_verbs_component.params.free_list_max;
@@ -95,6 +114,7 @@ void pools_open(Module& module) {
   module.large.buffer_bytes = module.super.btl_max_send_size;
   if (module.large.buffer_bytes > kMiddleBytes) module.middle.buffer_bytes = kMiddleBytes;
   module.rdma.buffer_bytes = 0;
+  module.spare.buffer_bytes = module.large.buffer_bytes;
 }
 
 engine::StockNeed pools_need(void* ctx) {
@@ -118,7 +138,7 @@ bool pools_prepare(void* ctx) {
 }
 
 void pools_close(Module& module) {
-  for (FragPool* pool : {&module.eager, &module.middle, &module.large, &module.rdma}) {
+  for (FragPool* pool : {&module.eager, &module.middle, &module.large, &module.rdma, &module.spare}) {
     while (FragBlock* const block = pool->blocks) {
       pool->blocks = block->next;
       free(block);

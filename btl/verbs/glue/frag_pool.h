@@ -51,6 +51,9 @@ struct FragPool {
 /// several system calls. Fragments are returned to the pool, so only an empty one cannot continue.
 bool pool_grow(Module& module, FragPool& pool);
 
+/// A fragment whose buffer no device can read: what is in it has to be copied. nullptr: there is no memory.
+VerbsFrag* spare_get(Module& module);
+
 void pools_open(Module& module);
 /// What they take.
 engine::StockNeed pools_need(void* module);

@@ -37,6 +37,7 @@ struct Module {
   FragPool middle;  ///< for what is a little longer; made when it is needed
   FragPool large;
   FragPool rdma;
+  FragPool spare;  ///< not registered
   mca_btl_base_module_error_cb_fn_t error_cb;
   bfo_failover_sink_t sink;
   void* sink_ctx;
@@ -120,10 +121,18 @@ constexpr bool is_of_pml(uint8_t tag) {
 constexpr bool goes_elsewhere(uint8_t tag) {
   return kTellsOfTheDead && !is_of_pml(tag) && !is_of_window(tag);
 }
-/// Sends such a message over another rail that is up. False: there is none, or it has no room.
-bool send_elsewhere(const engine::Endpoint& lost, uint8_t tag, const void* data, size_t length);
+/// Sends a copy over `rail`, signaled. False: it has no room, or is not up.
+bool send_copy(engine::Endpoint& rail, uint8_t tag, const void* data, size_t length);
 void frag_done(void* ctx, engine::Endpoint& endpoint, engine::Frag* frag, int status);
 void deliver(void* ctx, engine::Endpoint& endpoint, uint8_t tag, char* data, uint32_t length);
+
+/// kept.cc: of messages that go elsewhere.
+/// Sends one over another rail that is up. False: there is none, or it has no room.
+bool send_elsewhere(const engine::Endpoint& lost, uint8_t tag, const void* data, size_t length);
+/// Sends it when a rail takes it. False: there is no memory.
+bool keep(const engine::Endpoint& lost, uint8_t tag, const void* data, size_t length);
+/// Tries those that are kept. Progress function only.
+void send_kept(Component& component);
 
 /// memory.cc
 void rcache_open(Component& component, DeviceSlot& device);
@@ -136,7 +145,7 @@ int deregister_memory(mca_btl_base_module_t* btl, mca_btl_base_registration_hand
 /// failover.cc
 /// A message that is not the PML's was lost, or cannot be sent. Nobody sends one of osc rdma again, and it
 /// waits for ever: the PML hears of it by an error that is not fatal for the BTL.
-/// A message that is not the PML's was not delivered. True: it goes over another rail instead.
+/// A message that is not the PML's was not delivered. True: it goes over another rail, or waits for one.
 bool foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag, const void* data, size_t length);
 int register_error(mca_btl_base_module_t* btl, mca_btl_base_module_error_cb_fn_t callback);
 engine::Host make_host(Module& module);

@@ -4,7 +4,6 @@
 // (frag_pool.h).
 #include <algorithm>
 
-#include "btl/verbs/engine/progress/contract.h"
 #include "btl/verbs/engine/send/rdma.h"
 #include "btl/verbs/engine/send/send.h"
 #include "btl/verbs/glue/module.h"
@@ -29,15 +28,7 @@ inline void pool_put(Module& module, VerbsFrag* frag) {
   frag->pool->free = frag;
 }
 
-VerbsFrag* frag_for(Module& module, size_t size, uint32_t flags) {
-  FragPool* pool = size <= module.eager.buffer_bytes    ? &module.eager
-                   : size <= module.middle.buffer_bytes ? &module.middle
-                   : size <= module.large.buffer_bytes  ? &module.large
-                                                        : nullptr;
-  if (pool == nullptr) return nullptr;
-  VerbsFrag* frag = pool_get(module, *pool);
-  if (frag == nullptr && pool == &module.middle) frag = pool_get(module, module.large);
-  if (frag == nullptr) return nullptr;
+inline VerbsFrag* described(VerbsFrag* frag, size_t size, uint32_t flags) {
   frag->segment.seg_addr.pval = frag->buffer;
   frag->segment.seg_len = size;
   frag->base.des_segments = &frag->segment;
@@ -47,6 +38,26 @@ VerbsFrag* frag_for(Module& module, size_t size, uint32_t flags) {
   frag->base.order = MCA_BTL_NO_ORDER;
   frag->accounted_inline = false;
   return frag;
+}
+
+VerbsFrag* frag_for(Module& module, size_t size, uint32_t flags) {
+  FragPool* pool = size <= module.eager.buffer_bytes    ? &module.eager
+                   : size <= module.middle.buffer_bytes ? &module.middle
+                   : size <= module.large.buffer_bytes  ? &module.large
+                                                        : nullptr;
+  if (pool == nullptr) return nullptr;
+  VerbsFrag* frag = pool_get(module, *pool);
+  if (frag == nullptr && pool == &module.middle) frag = pool_get(module, module.large);
+  return frag == nullptr ? nullptr : described(frag, size, flags);
+}
+
+/// A descriptor for libmpi when it tells of dead processes: it does not look whether it has got one. A PML
+/// that knows this BTL asks with other flags, and osc rdma does without the priority.
+[[gnu::noinline]] VerbsFrag* frag_without_room(Module& module, size_t size, uint32_t flags) {
+  constexpr uint32_t kTheirs = MCA_BTL_DES_FLAGS_PRIORITY | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
+  if (!module.bound || flags != kTheirs || size > module.spare.buffer_bytes) return nullptr;
+  VerbsFrag* const frag = spare_get(module);
+  return frag == nullptr ? nullptr : described(frag, size, flags);
 }
 
 /// Packs up to *size bytes of the convertor to `to`. False when the convertor fails.
@@ -140,6 +151,8 @@ inline VerbsFrag* frag_of(engine::Frag* work) {
 mca_btl_base_descriptor_t* alloc(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t*, uint8_t, size_t size,
                                  uint32_t flags) {
   VerbsFrag* frag = frag_for(*module_of(btl), size, flags);
+  if (kTellsOfTheDead && frag == nullptr) [[unlikely]]
+    frag = frag_without_room(*module_of(btl), size, flags);
   return frag == nullptr ? nullptr : &frag->base;
 }
 
@@ -164,48 +177,54 @@ mca_btl_base_descriptor_t* prepare_src(mca_btl_base_module_t* btl, mca_btl_base_
   return &frag->base;
 }
 
-bool send_elsewhere(const engine::Endpoint& lost, uint8_t tag, const void* data, size_t length) {
-  engine::Endpoint* rails[kMaxModules];
-  Component& component = mca_btl_verbs_component;
-  const ProgressPause pause(component);  // libmpi may call in any thread, while another one meets a process
-  const int count =
-      engine::rails_to(component.ports, component.module_count, lost.peer.name, rails, kMaxModules);
-  for (int i = 0; i < count; ++i) {
-    engine::Endpoint& rail = *rails[i];
-    if (&rail == &lost || engine::rail_state(rail) != BFO_RAIL_UP) continue;
-    Module& module = *static_cast<Module*>(rail.port->host().ctx);
-    VerbsFrag* const frag = frag_for(module, length, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
-    if (frag == nullptr) continue;
-    memcpy(frag->buffer, data, length);
-    if (send_frag(rail, frag, tag, false)) return true;
-    pool_put(module, frag);
-  }
+bool send_copy(engine::Endpoint& rail, uint8_t tag, const void* data, size_t length) {
+  Module& module = *static_cast<Module*>(rail.port->host().ctx);
+  VerbsFrag* const frag = frag_for(module, length, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);
+  if (frag == nullptr) return false;
+  memcpy(frag->buffer, data, length);
+  if (send_frag(rail, frag, tag, false)) return true;
+  pool_put(module, frag);
   return false;
 }
+
+namespace {
+
+/// Of a message that goes elsewhere: over the rail that was asked for if it is up, over another one that is,
+/// or when there is one.
+[[gnu::noinline]] int send_anyhow(Module& module, mca_btl_base_endpoint_t* endpoint, VerbsFrag* frag,
+                                  uint8_t tag) {
+  engine::Endpoint& rail = endpoint->engine;
+  const void* const data = frag->segment.seg_addr.pval;
+  const size_t length = frag->segment.seg_len;
+  const bool spare = frag->pool == &module.spare;
+  const bool first = !spare && engine::rail_state(rail) == BFO_RAIL_UP;
+  if (first && send_frag(rail, frag, tag, false)) return OPAL_SUCCESS;
+  if (!send_elsewhere(rail, tag, data, length)) {
+    if (!first && !spare && send_frag(rail, frag, tag, false)) return OPAL_SUCCESS;
+    if (!keep(rail, tag, data, length)) return refused(rail);
+  }
+  ended_in_call(module, endpoint, frag);
+  return 1;
+}
+
+}  // namespace
 
 int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, mca_btl_base_descriptor_t* descriptor,
          mca_btl_base_tag_t tag) {
   auto* frag = reinterpret_cast<VerbsFrag*>(descriptor);
-  if (goes_elsewhere(tag) && engine::rail_state(endpoint->engine) != BFO_RAIL_UP &&
-      send_elsewhere(endpoint->engine, tag, frag->segment.seg_addr.pval, frag->segment.seg_len)) {
-    ended_in_call(*module_of(btl), endpoint, frag);
-    return 1;
-  }
+  if (goes_elsewhere(tag)) [[unlikely]]
+    return send_anyhow(*module_of(btl), endpoint, frag, tag);
   // A descriptor that the BTL owns, without a callback, is complete for the PML when it is posted: its
   // completion need not be signaled. Work that is queued for a connection is not complete: the application
   // could leave MPI, and then no progress would make the connection. Nor are the last two fragments of a
   // pool: ob1 asks again for a fragment that was refused only when one completes. Two, because that one is
   // free only after the callback in which ob1 asks.
   const uint32_t flags = descriptor->des_flags;
-  const bool over = !goes_elsewhere(tag) && (flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0 &&
+  const bool over = (flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) != 0 &&
                     (flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) == 0 && !frag->scarce &&
                     engine::leaves_at_once(endpoint->engine);
   if (!send_frag(endpoint->engine, frag, tag, over)) {
-    if (!is_of_pml(tag) && foreign_failed(*module_of(btl), endpoint->engine, tag, frag->segment.seg_addr.pval,
-                                          frag->segment.seg_len)) {
-      ended_in_call(*module_of(btl), endpoint, frag);
-      return 1;
-    }
+    if (is_of_window(tag)) foreign_failed(*module_of(btl), endpoint->engine, tag, nullptr, 0);
     return refused(endpoint->engine);
   }
   return over ? 1 : OPAL_SUCCESS;
