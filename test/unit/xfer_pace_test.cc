@@ -129,6 +129,45 @@ TEST(RailPace, RailThatKeepsUpNoMore_IsTimedFromThenOn) {
   EXPECT_EQ(rail.goodput.age_ns(o.port.now), 1000u);
 }
 
+/// While it was the only rail nothing was timed: 8 MiB are on their way, and take 8 ms, when another one,
+/// which is slow, comes up. It is neither as old as the process nor as slow as a piece behind 8 MiB.
+TEST(RailPace, WhatWasInFlightBeforeAnotherRailCameUp_TellsNothing) {
+  OneRead o;
+  auto& rail = o.p.rails[0];
+  auto& choice = o.p.peer.choice;
+  choice.rebuild(o.p.peer.rails, 1);
+  choice.rebuild(o.p.peer.rails, 2);
+  o.port.now = 1'000'000'000;
+  rail.inflight_bytes = 8 << 20;
+  o.p.rails[1].goodput.told(800, o.port.now);
+  o.f.xfer.length = 65'536;
+  TinyPort::Frag second;
+  TinyPort::Frag third;
+  for (auto* const f : {&o.f, &second, &third}) {
+    f->xfer = o.f.xfer;
+    o.pace.begin(*f);
+    rail.inflight_bytes += f->xfer.length;
+  }
+  for (int i = 0; i < 8; ++i) {
+    o.port.now += 1'000'000;
+    o.pace.turn();
+  }
+  choice.looked(o.port.now);
+  EXPECT_NE(choice.estimate_now(rail).basis, Basis::kLate);
+  const auto ends = [&](TinyPort::Frag& f) {
+    o.pace.turn();
+    o.port.now += 65'536;
+    o.pace.turn();
+    o.pace.frag_ended(f);
+  };
+  ends(o.f);
+  EXPECT_FALSE(rail.goodput.known());
+  ends(second);
+  ends(third);
+  ASSERT_TRUE(rail.goodput.known());
+  EXPECT_EQ(rail.goodput.cost().rate, 8000u);
+}
+
 /// Pieces of 64 KiB take 300 ms each, and nothing is posted meanwhile. After the first one it is known how
 /// long they may take.
 TEST(RailPace, LonePiecesThatTakeLong_AreMeasured) {

@@ -128,7 +128,7 @@ template <class P>
 template <class P>
 uint64_t Pace<P>::begin_timed(Rail<P>& rail, uint64_t bytes, uint64_t watch_ns) {
   const uint64_t now = port_.now_ns();
-  rail.goodput.posted(bytes, now, rail.inflight_bytes == 0);
+  rail.goodput.posted(bytes, now, rail.inflight_bytes == 0, rail.inflight_bytes);
   rail.peer->choice.looked(looked_ns_.load(std::memory_order_relaxed));
   const uint64_t lasts_ns = std::min(2 * rail.goodput.lasts_ns(rail.inflight_bytes + bytes), kMostWatchNs);
   const uint64_t until = now + std::max(watch_ns, lasts_ns);

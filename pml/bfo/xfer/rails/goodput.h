@@ -47,14 +47,18 @@ class Goodput {
   /// The rail is a new connection, maybe over another link: nothing is known but its nominal rate in Mbit/s.
   void reset() { *this = Goodput(); }
 
-  /// A piece was posted, as the only one in flight, or behind others.
-  void posted(uint64_t bytes, uint64_t now_ns, bool alone) {
-    if (alone) {
+  /// A piece was posted, as the only one in flight, or behind others, of `ahead` bytes.
+  void posted(uint64_t bytes, uint64_t now_ns, bool alone, uint64_t ahead = 0) {
+    if (!alone) {
+      if (served_from_ == kNever) served_from_ = now_ns;
+    } else {
       served_from_ = now_ns;
+      behind_ = Behind::kTimed;
       if (known() && try_after_ < kTryAfterMost && forgotten(cost().ns(bytes), now_ns)) ++try_after_;
     }
     last_ns_ = now_ns;
     try_again_ = false;
+    if (longest_ == 0) ahead_ = ahead;
     longest_ = alone ? bytes : std::max(longest_, bytes);
   }
   /// Until now its pieces were not timed: how long what is in flight is, and since when it is served, is not
@@ -62,7 +66,10 @@ class Goodput {
   void timed_from(uint64_t now_ns) {
     served_from_ = now_ns;
     longest_ = 0;
+    behind_ = Behind::kUntimed;
   }
+  /// The same, from the next piece on.
+  void untimed() { timed_from(kNever); }
   /// A piece that was posted at `posted_ns` was found to have ended at `now_ns`, by look number `look`; the
   /// look before it was at `looked_ns`, or earlier than all pieces when nobody looked. True: the cost has
   /// changed. `sample` gets the sample before, if it ends with that.
@@ -116,15 +123,24 @@ class Goodput {
   Cost cost_by_age(Cost c, uint64_t looked_ns) const {
     const uint64_t age = age_ns(looked_ns);
     if (age == 0 || longest_ == 0) return c;
-    if (age > kLateTimes * c.ns(longest_)) c = {rate_of(longest_, age), 0};
+    const uint64_t longest = behind_ == Behind::kUntimed ? ahead_ + longest_ : longest_;
+    if (age > kLateTimes * c.ns(longest)) c = {rate_of(longest, age), 0};
     return c;
   }
 
  private:
+  /// What was in flight before the pieces that end next.
+  enum class Behind : uint8_t {
+    kTimed,
+    kUntimed,  ///< how long and since when is not known
+    kLook      ///< the same, until the next look: it may all have been found by one
+  };
+  static constexpr uint64_t kNever = UINT64_MAX;
   static constexpr uint64_t kLateTimes = 4;     ///< a piece is late after so many times its cost
   static constexpr uint8_t kTryAfter = 5;       ///< log2 of the pieces, at first
   static constexpr uint8_t kTryAfterMost = 8;   ///< and at most
   static constexpr uint64_t kSlackNs = 50'000;  ///< latency of any rail; less is not worth a choice
+  bool behind_untimed(uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns);
   bool close(uint64_t next, uint64_t next_posted_ns);
   void test_guess(uint64_t least_ns, uint64_t most_ns);
   bool learn_rate(uint64_t sample);
@@ -135,15 +151,16 @@ class Goodput {
     try_after_ = kTryAfter;
   }
 
-  uint64_t served_from_ = 0;  ///< when the piece that is served now found the rail free
-  uint64_t from_ = 0;         ///< the sample that is being taken: its pieces were served from here
-  uint64_t to_ = 0;           ///< to here; 0: there is none
-  uint64_t bytes_ = 0;        ///< in all
-  uint64_t first_ = 0;        ///< the first of them
-  uint64_t gap_ns_ = 0;       ///< the process had not looked for so long before it saw that
-  uint64_t gap_before_ = 0;   ///< the same of the sample before
-  uint64_t longest_ = 0;      ///< of the pieces that were posted since the rail was empty
-  uint64_t last_ns_ = 0;      ///< when a piece was posted last
+  uint64_t served_from_ = kNever;  ///< when the piece that is served now found the rail free
+  uint64_t from_ = 0;              ///< the sample that is being taken: its pieces were served from here
+  uint64_t to_ = 0;                ///< to here; 0: there is none
+  uint64_t bytes_ = 0;             ///< in all
+  uint64_t first_ = 0;             ///< the first of them
+  uint64_t gap_ns_ = 0;            ///< the process had not looked for so long before it saw that
+  uint64_t gap_before_ = 0;        ///< the same of the sample before
+  uint64_t longest_ = 0;           ///< of the pieces that were posted since the rail was empty
+  uint64_t ahead_ = 0;             ///< in flight before the first of them, and not timed
+  uint64_t last_ns_ = 0;           ///< when a piece was posted last
   uint32_t look_ = 0;
   uint32_t rate_ = 0;  ///< Mbit/s; 0: it was not measured
   uint32_t least_ = 0;
@@ -153,11 +170,14 @@ class Goodput {
   bool try_again_ = false;
   uint8_t try_after_ = kTryAfter;
   bool guessed_ = false;
+  Behind behind_ = Behind::kUntimed;
   bool told_ = false;  ///< what is known is what the peer has measured
 };
 
 inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
                            uint64_t looked_ns, Sample* sample) {
+  if (behind_ != Behind::kTimed) [[unlikely]]
+    if (behind_untimed(posted_ns, now_ns, look, looked_ns)) return false;
   bool changed = false;
   if (to_ != 0 && look != look_) {
     if (sample) *sample = {bytes_, to_ - from_, gap_ns_, gap_before_, alone_, posted_ns + gap_ns_ <= to_};
@@ -184,6 +204,24 @@ inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, 
   }
   bytes_ += bytes;
   return changed;
+}
+
+/// A piece ended: is it the first behind some that were not timed, or one of those before it? How long they
+/// were is not known, so that its time tells nothing, but when the rail was free for the next one.
+inline bool Goodput::behind_untimed(uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns) {
+  if (behind_ == Behind::kUntimed) {
+    if (posted_ns < served_from_) return true;
+    behind_ = Behind::kLook;
+    look_ = look;
+    to_ = 0;
+  }
+  if (look != look_) {
+    behind_ = Behind::kTimed;
+    return false;
+  }
+  gap_before_ = now_ns - std::min(now_ns, std::max(looked_ns, served_from_));
+  served_from_ = now_ns;
+  return true;
 }
 
 /// All pieces of the sample are known: learns from it. They were moved in a time between two bounds: they

@@ -209,6 +209,7 @@ class RailChoice {
 /// Usable rails: those that are up; else suspect ones; else one that is being connected, or can be (H18).
 template <class P>
 void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
+  const bool timed = n_ > 1;  // over one rail nothing is
   n_ = 0;
   for (const RailState want : {RailState::kUp, RailState::kSuspect}) {
     if (n_ != 0) break;
@@ -228,6 +229,7 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
   news_ = 0;
   advised_ = nullptr;
   timed_ = nullptr;
+  for (unsigned i = 0; i < n_ && !timed; ++i) usable_[i]->goodput.untimed();
   choose_swift();
   if (n_ > 1) weigh();
 }
