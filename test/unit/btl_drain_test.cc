@@ -332,6 +332,14 @@ TEST(Drain, DestroyRefusedForAWhile_TheRailComesBack) {
   EXPECT_EQ(w.b.up, 2);
 }
 
+/// A device that blocks in the verb before it refuses is asked less often, not for longer.
+TEST(Drain, DestroyAgain_IsBoundInTime) {
+  EXPECT_EQ(engine::destroy_again_ns(1, 0), 10'000'000u);
+  EXPECT_EQ(engine::destroy_again_ns(10, 5'000'000'000), 5'120'000'000u);
+  EXPECT_EQ(engine::destroy_again_ns(200, 9'000'000'000), 5'120'000'000u);
+  EXPECT_EQ(engine::destroy_again_ns(2, 60'000'000'000), 0u);
+}
+
 /// The device dies while it is asked again and again: there is no hope any more.
 TEST(Drain, DeviceDiesWhileItIsAskedAgain_ThatIsTheEnd) {
   World w;

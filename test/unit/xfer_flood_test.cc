@@ -115,7 +115,7 @@ TEST(UnknownCommunicator, FloodOfNobody_EndsNobody) {
   meet(w);
   const size_t before = w.ports[1]->live_;
   for (uint16_t i = 0; i < 20'000; ++i) {
-    hand_in_anonymously(w, 1, match(700 + i % 900, i % 3, i / 900, 100));
+    hand_in_anonymously(w, 1, match(700 + i % 900, i / 900 % 3, i / 900, 100));
     if (i % 5000 == 0) hand_in_anonymously(w, 1, match(5 + i / 5000, 0, 0, 64));
     if (i % 5000 == 10) {
       auto* const made = w.add_comm(1, static_cast<uint16_t>(5 + i / 5000));
@@ -148,10 +148,41 @@ TEST(UnknownCommunicator, MessageThatAFloodPushedOut_EndsItsRankWhenTheCommunica
     }
     ASSERT_EQ(w.ports[1]->losses_.size(), 1u);
     EXPECT_EQ(w.ports[1]->losses_[0].first, 0);
-    EXPECT_EQ(w.ports[1]->losses_[0].second.limit, xfer::PeerLoss::Limit::kUnknown);
+    EXPECT_EQ(w.ports[1]->losses_[0].second.limit, xfer::PeerLoss::Limit::kPushedOut);
     ASSERT_TRUE(r->done);
     EXPECT_EQ(r->status.outcome, Outcome::kNoMemory);
   }
+}
+
+/// More ranks and contexts than are noted one by one: of a communicator whose messages had to go any rank may
+/// have sent one, but not this one, and of another communicator none.
+TEST(UnknownCommunicator, MoreIsPushedOutThanIsNoted_EndsTheCommunicatorsThatItNames) {
+  World w(small_allowance());
+  w.stock = true;
+  meet(w);
+  for (int32_t i = 0; i < 20'000; ++i)
+    hand_in_anonymously(w, 1, match(static_cast<uint16_t>(700 + i % 100), 100 + i / 100, 0, 100));
+  hand_in_anonymously(w, 1, match(5, 0, 0, 64));
+  for (uint16_t i = 0; i < 100; ++i) hand_in_anonymously(w, 1, match(700, 2, i, 100));
+  w.add_comm(1, 6);
+  EXPECT_TRUE(w.ports[1]->losses_.empty());
+  w.add_comm(1, 5);
+  ASSERT_EQ(w.ports[1]->losses_.size(), 2u);
+  EXPECT_EQ(w.ports[1]->losses_[0].first + w.ports[1]->losses_[1].first, 2) << "ranks 0 and 2";
+}
+
+TEST(UnknownCommunicator, MessageLongerThanTheAllowance_PushesNothingOut) {
+  World w(small_allowance());
+  w.stock = true;
+  meet(w);
+  hand_in_anonymously(w, 1, match(5, 0, 0, 64));
+  hand_in_anonymously(w, 1, match(6, 2, 0, 5000));
+  hand_in_anonymously(w, 1, match(6, -1, 0, 10));
+  EXPECT_EQ(w.engines[1]->counters().unknown_pushed_out, 1u);
+  EXPECT_EQ(w.engines[1]->counters().malformed, 1u);
+  RecvReq* const r = w.irecv(1, 0, xfer::kAnyTag, 64, w.add_comm(1, 5));
+  EXPECT_TRUE(r->done);
+  EXPECT_TRUE(w.ports[1]->losses_.empty());
 }
 
 /// What a new communicator has taken counts no more: as much may follow for the next one.

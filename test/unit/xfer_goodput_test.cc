@@ -190,6 +190,21 @@ TEST(Goodput, RailThatIsNotUsedIsTried) {
   }
 }
 
+/// Pauses of a program are no tries of a slow rail.
+TEST(Goodput, RailThatWasNotUsedAndThenGetsSlow_IsTriedSoon) {
+  Goodput g;
+  Wire wire(8000);
+  for (int i = 0; i < 20; ++i) {
+    wire.move(g, 1, 1);
+    wire.now += 1000 * wire.piece_ns();
+  }
+  wire.rate = 80;
+  wire.move(g, 2, 1);
+  const uint64_t piece_ns = g.cost().ns(kPiece);
+  EXPECT_FALSE(g.forgotten(piece_ns, wire.now + 24 * piece_ns));
+  EXPECT_TRUE(g.forgotten(piece_ns, wire.now + 40 * piece_ns));
+}
+
 /// Pieces that find the rail empty, each as soon as it is to be tried. How long until it counts as `mbits`?
 uint64_t recovers_ns(Goodput& g, Wire& wire, uint64_t mbits) {
   const uint64_t start = wire.now;

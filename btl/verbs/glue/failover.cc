@@ -104,7 +104,7 @@ void on_cause_known(void* ctx, engine::Endpoint& endpoint, const bfo_rail_event_
 
 /// The loss of the rail was reported as any other is; that it stays lost is not seen there.
 void say_not_destroyed(const Module& module, const engine::Endpoint& endpoint) {
-  if (!endpoint.last().not_destroyed || endpoint.last().leaving) return;
+  if (!endpoint.last().not_destroyed || endpoint.last().leaving || endpoint.peer.left) return;
   say(true, "not-destroyed", opal_process_info.nodename, module.port.device().name(), module.port.number(),
       HostName(*proc_of(endpoint)).text());
 }

@@ -60,20 +60,33 @@ void tell_too_much(int rank, int other, const char* host, const xfer::PeerLoss& 
   const char* const where = host != nullptr ? host : "unknown";
   const char* const end =
       "Requests to and from that rank end with MPI_ERR_OTHER on both sides; those with other ranks go on.";
-  const int n =
-      loss.limit == xfer::PeerLoss::Limit::kAnswers
-          ? snprintf(
-                text, sizeof(text),
-                "pml bfo: rank %d gave up rank %d (host %s): it takes none of the %lu answers to its "
-                "messages that wait here,\nmore than a correct program can cause.\n%s Look for a program "
-                "or library\non that host that sends messages of its own.\n",
-                rank, other, where, much, end)
-          : snprintf(
-                text, sizeof(text),
-                "pml bfo: rank %d gave up rank %d (host %s): it sent more than %lu MiB for communicators "
-                "that rank %d has not\nmade yet.\n%s Raise pml_bfo_unknown_limit, or let\nthe ranks meet "
-                "(MPI_Barrier) after they make a communicator.\n",
-                rank, other, where, much >> 20, rank, end);
+  int n = 0;
+  switch (loss.limit) {
+    case xfer::PeerLoss::Limit::kAnswers:
+      n = snprintf(text, sizeof(text),
+                   "pml bfo: rank %d gave up rank %d (host %s): it takes none of the %lu answers to its "
+                   "messages that wait here,\nmore than a correct program can cause.\n%s Look for a program "
+                   "or library\non that host that sends messages of its own.\n",
+                   rank, other, where, much, end);
+      break;
+    case xfer::PeerLoss::Limit::kPushedOut:
+      n = snprintf(
+          text, sizeof(text),
+          "pml bfo: rank %d gave up rank %d (host %s): a message of it for a communicator that rank %d "
+          "had not made yet\nwas dropped. Such messages over tcp and shared memory, of all ranks "
+          "together, had reached %lu MiB.\n%s Raise pml_bfo_unknown_limit, or let\nthe ranks meet "
+          "(MPI_Barrier) after they make a communicator.\n",
+          rank, other, where, rank, much >> 20, end);
+      break;
+    case xfer::PeerLoss::Limit::kUnknown:
+    case xfer::PeerLoss::Limit::kMemory:
+      n = snprintf(text, sizeof(text),
+                   "pml bfo: rank %d gave up rank %d (host %s): it sent more than %lu MiB for communicators "
+                   "that rank %d has not\nmade yet.\n%s Raise pml_bfo_unknown_limit, or let\nthe ranks meet "
+                   "(MPI_Barrier) after they make a communicator.\n",
+                   rank, other, where, much >> 20, rank, end);
+      break;
+  }
   const size_t length = std::min(sizeof(text) - 1, static_cast<size_t>(n));
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, length);
 }

@@ -76,13 +76,14 @@ struct RecvStatus {
 /// Why a peer was declared failed.
 struct PeerLoss {
   /// What the peer had made this process keep as much of as it may.
-  enum class Limit : uint8_t { kMemory, kUnknown, kAnswers };
+  enum class Limit : uint8_t { kMemory, kUnknown, kAnswers, kPushedOut };
   Outcome outcome = Outcome::kPeerLost;
   /// kNoMemory: size of the message for which there was no memory; or how much there is
   uint64_t bytes = 0;
   bool there = false;  ///< kNoMemory: the peer had no memory, and reported it
   /// kNoMemory. kUnknown: `bytes` of messages for communicators that do not exist yet; kAnswers: `bytes`
-  /// answers that it does not take
+  /// answers that it does not take; kPushedOut: `bytes` were taken by such messages of all peers together,
+  /// and one that it may have sent had to go
   Limit limit = Limit::kMemory;
   bool died = false;  ///< kPeerLost: the runtime says that its process is gone
 };

@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "common/check.h"
+#include "common/clock.h"
 #include "btl/verbs/engine/rail/cause.h"
 #include "btl/verbs/engine/drain/hold.h"
 #include "btl/verbs/engine/send/qp_command.h"
@@ -175,9 +176,13 @@ bool drain_destroyed(Endpoint& endpoint, bool fenced) {
   Drain& drain = endpoint.drain();
   port.need_service();
   if (!fenced && may_ask_again(endpoint)) {
-    if (const uint64_t again_ns = destroy_again_ns(drain.refusals + 1u); again_ns != 0) {
+    const uint64_t now = port.env().now_ns();
+    if (drain.refusals == 0) endpoint.times().phase_since_ns = now;  // it waits for the device from here on
+    const uint64_t again_ns =
+        destroy_again_ns(drain.refusals + 1u, time_since(endpoint.times().phase_since_ns, now));
+    if (again_ns != 0) {
       ++drain.refusals;
-      endpoint.timer().due_ns = port.env().now_ns() + again_ns;
+      endpoint.timer().due_ns = now + again_ns;
       return false;
     }
   }
@@ -191,13 +196,15 @@ void drain_step(Endpoint& endpoint, uint64_t now, bool queue_emptied) {
     if (hold_ends(endpoint, now)) qp_stop(endpoint, drain_stopped);
     return;
   }
-  if (endpoint.drain().asks_again()) {
-    if (now >= endpoint.timer().due_ns || !may_ask_again(endpoint)) qp_fence(endpoint, drain_destroyed);
-    return;
-  }
+  const bool asks_again = endpoint.drain().asks_again();
   if (!endpoint.drain().handed_back && endpoint.drain().marker == Drain::Marker::kBack) {
     hand_back(endpoint);
-    endpoint.timer().due_ns = now + endpoint.port->config().last_receive_bound_ns;
+    if (!asks_again) endpoint.timer().due_ns = now + endpoint.port->config().last_receive_bound_ns;
+  }
+  if (asks_again) {
+    const bool due = now >= endpoint.timer().due_ns || !may_ask_again(endpoint);
+    if (due && queue_emptied) qp_fence(endpoint, drain_destroyed);
+    return;
   }
   switch (drain_next(endpoint.drain().view(now >= endpoint.timer().due_ns, queue_emptied))) {
     case DrainStep::kWait:

@@ -219,13 +219,16 @@ constexpr DrainStep drain_next(const DrainView& at) {
   return at.emptied ? DrainStep::kDestroy : DrainStep::kWait;
 }
 
-/// A device that has refused to destroy a queue pair for the nth time is asked again after so long; 0: it is
-/// not. The reason may pass (a firmware that is busy), and until the queue pair is gone nothing that it may
-/// still move can be complete. About ten seconds in all.
-constexpr uint64_t destroy_again_ns(unsigned refusals) {
+/// A device that has refused to destroy a queue pair for the nth time, for the first time `since_ns` ago, is
+/// asked again after so long; 0: it is not. The reason may pass (a firmware that is busy), and until the
+/// queue pair is gone nothing that it may still move can be complete. Ten seconds in all, and the verb that
+/// is under way then.
+constexpr uint64_t destroy_again_ns(unsigned refusals, uint64_t since_ns) {
   constexpr uint64_t kFirst = 10'000'000;
-  constexpr unsigned kTries = 10;
-  return refusals <= kTries ? kFirst << (refusals - 1) : 0;
+  constexpr uint64_t kLongest = 5'120'000'000;
+  constexpr uint64_t kInAll = 10'000'000'000;
+  const uint64_t after = refusals < 10 ? kFirst << (refusals - 1) : kLongest;
+  return since_ns < kInAll ? after : 0;
 }
 
 /// A peer's count of the messages it received in an epoch, against the last epoch this side has closed.

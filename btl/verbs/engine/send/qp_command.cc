@@ -64,6 +64,8 @@ void run_command(Command& base) {
   auto& command = static_cast<QpCommand&>(base);
   if (prepares(command.verb)) return run_prepare(command);
   if (command.verb == QpCommand::Verb::kFence) {
+    // What refused to destroy it may have refused to stop it.
+    if (command.again) command.data.to_error();
     command.clean = command.data.destroy() == 0;
     return;
   }
@@ -256,6 +258,7 @@ void qp_fence(Endpoint& endpoint, QpFenced* fenced) {
   QpCommand spare;
   QpCommand& command = prepare(endpoint, spare);
   command.fenced = fenced;
+  command.again = endpoint.drain().asks_again();
   endpoint.qps().send_cq = nullptr;
   submit(command, QpCommand::Verb::kFence);
 }

@@ -67,6 +67,7 @@ struct QpCommand : Command {
   QpReady* ready = nullptr;      ///< kMake, kConnect, kMakeBoth
   QpStopped* stopped = nullptr;  ///< kStop
   QpFenced* fenced = nullptr;    ///< kFence
+  bool again = false;            ///< kFence: the device has refused it before
   Qp data;
   Qp probe;
   ibv_cq* send_cq = nullptr;

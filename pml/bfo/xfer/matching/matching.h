@@ -127,6 +127,7 @@ class Matching {
   bool make_room(const Opened& o);
   void push_out(const core::MatchHdr& h);
   static bool sends_anonymously(const PeerT& p);
+  void end_for_pushed_out(CommT& c, int32_t rank);
   Message* find_unexpected(CommT& c, int32_t src, int32_t tag);
   Message* take_unexpected(CommT& c, int32_t src, int32_t tag);
   void remove_unexpected(Message& m);
@@ -143,5 +144,6 @@ class Matching {
 }  // namespace bfo::xfer
 
 #include "pml/bfo/xfer/matching/comm.h"
+#include "pml/bfo/xfer/matching/early.h"
 #include "pml/bfo/xfer/matching/match.h"
 #include "pml/bfo/xfer/matching/posted.h"

@@ -37,12 +37,14 @@ class PushedOut {
   /// True: it may have been any rank.
   template <class Port, class Lost>
   [[gnu::cold]] bool take(Port& port, uint16_t ctx, int32_t size, Lost lost) {
-    for (int32_t rank = 0; rank < size && !all_.empty(); ++rank) {
-      Record* const r = all_.find(Place::key(ctx, rank));
-      if (!r) continue;
+    // What follows a record that is removed may move into its place.
+    for (uint32_t next = 0; Record* const r = all_.each(next);) {
+      if (r->key >> 32 != ctx) continue;
+      --next;
+      const auto rank = static_cast<int32_t>(static_cast<uint32_t>(r->key));
       all_.remove(r);
       port.free(r);
-      lost(rank);
+      if (rank >= 0 && rank < size) lost(rank);
     }
     if (!any_ || (any_[ctx / 64] >> (ctx % 64) & 1) == 0) return false;
     any_[ctx / 64] &= ~(uint64_t{1} << (ctx % 64));

@@ -78,7 +78,8 @@ class Goodput {
 
   /// The peer has measured it.
   void told(uint64_t mbits, uint64_t now_ns) {
-    if (known() && mbits > rate_ + rate_ / 16) is_faster();
+    if (known() && mbits > rate_ + rate_ / 16) try_again_ = true;
+    if (mbits >= 2 * uint64_t{rate_} || 2 * mbits <= rate_) try_after_ = kTryAfter;
     rate_ = static_cast<uint32_t>(std::clamp<uint64_t>(mbits, 1, UINT32_MAX));
     latency_ns_ = 0;
     served_from_ = now_ns;
@@ -238,6 +239,7 @@ inline bool Goodput::close(uint64_t next, uint64_t next_posted_ns) {
   to_ = 0;
   told_ = false;
   if (guessed_) test_guess(least, took + began_earlier);
+  if (known() && least > 2 * cost().ns(bytes_)) try_after_ = kTryAfter;  // slow since just now
   const uint64_t slowest = rate_of(bytes_, took + began_earlier);
   if (!known() && !busy && gap_ns_ * 2 > took) {
     least_ = static_cast<uint32_t>(std::max<uint64_t>(least_, slowest));
