@@ -168,6 +168,30 @@ TEST(RailPace, WhatWasInFlightBeforeAnotherRailCameUp_TellsNothing) {
   EXPECT_EQ(rail.goodput.cost().rate, 8000u);
 }
 
+/// Who polls too seldom to measure the fast rail can still tell that it is faster than the slow one.
+TEST(RailPace, RailThatIsSeenToMoveMoreThanTheMeasuredOne) {
+  OneRead o;
+  auto& choice = o.p.peer.choice;
+  auto& rail = o.p.rails[0];
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t now = o.port.now;
+    const auto look = static_cast<uint32_t>(10 + i);
+    rail.goodput.posted(65'536, now, true);
+    o.port.now += 360'000;
+    rail.goodput.ended(65'536, now, o.port.now, look, now);
+  }
+  ASSERT_FALSE(rail.goodput.known());
+  choice.weigh();
+  EXPECT_EQ(choice.exceeds_measured(rail), 0u) << "nothing is";
+  o.p.rails[1].goodput.told(800, o.port.now);
+  choice.weigh();
+  EXPECT_EQ(choice.exceeds_measured(rail), 65'536u * 8000 / 360'000);
+  EXPECT_EQ(choice.exceeds_measured(o.p.rails[1]), 0u) << "it was measured";
+  o.p.rails[1].goodput.told(8000, o.port.now);
+  choice.weigh();
+  EXPECT_EQ(choice.exceeds_measured(rail), 0u) << "it may be as fast";
+}
+
 /// Pieces of 64 KiB take 300 ms each, and nothing is posted meanwhile. After the first one it is known how
 /// long they may take.
 TEST(RailPace, LonePiecesThatTakeLong_AreMeasured) {

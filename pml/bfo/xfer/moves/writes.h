@@ -140,6 +140,8 @@ struct Writes {
     if (const Goodput& g = rail.goodput; g.known()) {
       const Goodput::Cost c = g.cost();
       h.rate = core::rate_code(rail.inflight_bytes == 0 ? c.rate_alone(f.xfer.length) : c.rate);
+    } else if (g.least() != 0) [[unlikely]] {
+      if (const uint64_t least = p.choice.exceeds_measured(rail); least != 0) h.rate = core::rate_code(least);
     }
     // If the rail fails it hands back the bytes, which then go over another one.
     if (p.backlog.nothing_stored() && !p.standing.ended() && rail.usable(f.xfer.epoch)) {

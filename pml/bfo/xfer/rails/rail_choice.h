@@ -115,6 +115,9 @@ class RailChoice {
     Basis basis = Basis::kLikeFastest;
   };
   Estimate estimate_now(const RailT& rail) const;
+  /// Mbit/s that `rail`, which was not measured, is seen to move at least, if that is more than the fastest
+  /// of those that were; else 0.
+  uint64_t exceeds_measured(const RailT& rail) const;
   /// When all rails were looked at last: something in flight had not ended then.
   void looked(uint64_t ns) { looked_ns_ = ns; }
   uint64_t looked_ns() const { return looked_ns_; }

@@ -47,6 +47,12 @@ template <class P>
   return e;
 }
 
+template <class P>
+[[gnu::cold]] uint64_t RailChoice<P>::exceeds_measured(const RailT& rail) const {
+  const Estimate e = estimate(rail);
+  return measured_ && e.basis == Basis::kLeast ? e.cost.rate : 0;
+}
+
 /// Is the slowest rail so much slower than the fastest that this counts, or still does?
 template <class P>
 bool RailChoice<P>::differ() const {
