@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// xfer_weigh_test.cc: when what was measured of the rails of a peer counts, and which of them takes a piece
+// then.
+#include "pml/bfo/xfer/rails/weigh.h"
+
+#include <gtest/gtest.h>
+
+#include "pml/bfo/xfer/rails/order.h"
+#include "test/unit/tiny_port.h"
+
+namespace bfo::xfer {
+namespace {
+
+using test::TinyPeer;
+using test::TinyPort;
+
+constexpr uint64_t kPiece = 65536;
+constexpr uint64_t kMs = 1'000'000;
+
+struct Two : TinyPeer {
+  explicit Two(uint64_t first, uint64_t second) : TinyPeer(2) {
+    for (auto& r : rails) r.late = kLate, r.limits.weight = 100'000;
+    set(0, first);
+    set(1, second);
+  }
+  void set(unsigned i, uint64_t mbits) {
+    if (mbits != 0)
+      rails[i].goodput.told(mbits, kMs);
+    else
+      rails[i].goodput.reset();
+  }
+  void weigh(int times) {
+    for (int i = 0; i < times; ++i) peer.choice.weigh();
+  }
+};
+
+TEST(Weigh, RailsAreUnevenAfterThreeMeasurementsInARow) {
+  Two t(8000, 800);
+  t.weigh(2);
+  EXPECT_FALSE(t.peer.choice.uneven());
+  t.weigh(1);
+  EXPECT_TRUE(t.peer.choice.uneven());
+  EXPECT_EQ(t.peer.choice.default_preferred(), &t.rails[0]);
+  EXPECT_EQ(t.peer.choice.next(), &t.rails[0]);
+  EXPECT_EQ(t.peer.choice.next(), &t.rails[0]) << "control messages, too";
+  t.set(1, 8000);
+  t.weigh(3);
+  EXPECT_FALSE(t.peer.choice.uneven());
+}
+
+TEST(Weigh, LessThanThirteenTenths_IsEven) {
+  Two t(8000, 6400);
+  t.weigh(10);
+  EXPECT_FALSE(t.peer.choice.uneven());
+}
+
+TEST(Weigh, UnevenRails_AreEvenAgainBelowTwelveTenths) {
+  Two t(8000, 800);
+  t.weigh(3);
+  t.set(1, 6400);
+  t.weigh(10);
+  EXPECT_TRUE(t.peer.choice.uneven());
+  t.set(1, 7000);
+  t.weigh(3);
+  EXPECT_FALSE(t.peer.choice.uneven());
+}
+
+TEST(Weigh, RailThatWasNotMeasured_CountsLikeTheFastest) {
+  Two t(8000, 0);
+  t.weigh(10);
+  EXPECT_FALSE(t.peer.choice.uneven());
+}
+
+TEST(Weigh, RailThatKeepsUpWithTheProcess_IsNeverTheSlowOne) {
+  Two t(0, 800);
+  t.rails[0].late = 0;
+  t.weigh(3);
+  EXPECT_TRUE(t.peer.choice.uneven());
+  EXPECT_EQ(t.peer.choice.default_preferred(), &t.rails[0]);
+}
+
+TEST(Weigh, SecondPeerBeginsWithWhatThePortsMovedToTheFirst) {
+  Weighing all;
+  Two first(8000, 800);
+  Two second(0, 0);
+  Two strange(0, 0);
+  for (Two* const t : {&first, &second, &strange}) {
+    t->peer.choice.set_weighing(all);
+    for (unsigned i = 0; i < 2; ++i)
+      t->rails[i].limits.port = t == &strange ? UINT8_MAX : static_cast<uint8_t>(i);
+  }
+  EXPECT_FALSE(second.peer.choice.outdated());
+  for (const auto& r : {&first.rails[0], &first.rails[1]}) first.peer.choice.share_measured(*r, 2 * kMs);
+  for (Two* const t : {&second, &strange}) {
+    auto& choice = t->peer.choice;
+    EXPECT_TRUE(choice.outdated());
+    choice.consult(3 * kMs);
+    EXPECT_FALSE(choice.outdated()) << "looked at once";
+    EXPECT_EQ(choice.uneven(), t == &second);
+  }
+  const Share s = second.peer.choice.share(second.rails[1]);
+  EXPECT_EQ(s.rate * 10, s.best);
+  EXPECT_TRUE(s.proven) << "its first piece is as long as others";
+  EXPECT_EQ(second.peer.choice.estimate_now(second.rails[1]).basis, Basis::kPort);
+  second.peer.choice.share_measured(second.rails[1], 5000 * kMs);
+  EXPECT_EQ(all.ports.guess(1, 2 * kMs).ns, 2 * kMs) << "a guess is no measurement";
+}
+
+TEST(Weigh, NominalAndGivenWeightsStay_WhateverIsMeasured) {
+  for (const Weights kind : {Weights::kNominal, Weights::kGiven}) {
+    Weighing all{kind, {}};
+    Two t(800, 8000);
+    auto& choice = t.peer.choice;
+    choice.set_weighing(all);
+    t.rails[1].limits.weight = 25'000;
+    t.rails[0].limits.given = 4;
+    choice.rebuild(t.peer.rails, 2);
+    EXPECT_TRUE(choice.uneven()) << "at once";
+    t.weigh(5);
+    choice.looked(500'000 * kMs);
+    t.rails[0].inflight_bytes = kPiece;
+    const Share s = choice.share(t.rails[1]);
+    EXPECT_EQ(s.rate * 4, s.best);
+    EXPECT_TRUE(s.proven);
+    EXPECT_TRUE(choice.sooner(t.rails[0], t.rails[1], kPiece)) << "not tried though it was not used for long";
+    EXPECT_EQ(choice.default_preferred(), &t.rails[0]);
+    EXPECT_FALSE(choice.follow(&t.rails[1]));
+    EXPECT_EQ(choice.default_preferred(), &t.rails[0]) << "nor what the peer measures";
+    EXPECT_EQ(choice.estimate_now(t.rails[0]).basis,
+              kind == Weights::kNominal ? Basis::kNominal : Basis::kGiven);
+    for (int i = 0; i < 300; ++i) choice.spread(1000, 256);
+    EXPECT_FALSE(choice.samples()) << "nothing is sent to be timed";
+    t.rails[1].limits.weight = 100'000;
+    t.rails[0].limits.given = 1;
+    t.weigh(1);
+    EXPECT_FALSE(choice.uneven());
+  }
+}
+
+TEST(Weigh, PieceGoesWhereItEndsFirst) {
+  Two t(8000, 800);
+  t.weigh(3);
+  auto& choice = t.peer.choice;
+  EXPECT_TRUE(choice.sooner(t.rails[0], t.rails[1], kPiece));
+  t.rails[0].inflight_bytes = 8 * kPiece;
+  EXPECT_TRUE(choice.sooner(t.rails[0], t.rails[1], kPiece)) << "nine of the fast are sooner than one";
+  t.rails[0].inflight_bytes = 10 * kPiece;
+  EXPECT_TRUE(choice.sooner(t.rails[1], t.rails[0], kPiece));
+  const Share s = choice.share(t.rails[1]);
+  EXPECT_EQ(s.rate * 10, s.best);
+  EXPECT_EQ(s.sum, 8800u);
+}
+
+/// A piece of 64 KiB takes 65 us on each, and as long until it begins on one of them.
+TEST(Weigh, LatencyOfAnEmptyRail_CountsInItsShare) {
+  Two t(8000, 8000);
+  t.rails[1].goodput.guess({8000, 65'536}, kMs);
+  t.weigh(3);
+  const auto& choice = t.peer.choice;
+  ASSERT_TRUE(choice.uneven());
+  const Share empty = choice.share(t.rails[1]);
+  EXPECT_EQ(empty.rate, 4000u);
+  EXPECT_EQ(empty.best, 8000u);
+  EXPECT_EQ(empty.sum, 12'000u);
+  t.rails[1].inflight_bytes = kPiece;
+  const Share busy = choice.share(t.rails[1]);
+  EXPECT_EQ(busy.rate, 8000u);
+  EXPECT_EQ(busy.sum, 16'000u);
+}
+
+TEST(Weigh, RailThatIsNotUsed_IsTriedOnceInAWhile) {
+  Two t(8000, 800);
+  t.weigh(3);
+  const uint64_t piece_ns = kTry * 8000 / 800;
+  t.rails[1].goodput.posted(kPiece, kMs, true);
+  t.peer.choice.looked(kMs + 30 * piece_ns);
+  EXPECT_TRUE(t.peer.choice.sooner(t.rails[0], t.rails[1], kPiece));
+  t.rails[0].goodput.posted(kPiece, kMs + 35 * piece_ns, true);
+  t.peer.choice.looked(kMs + 35 * piece_ns);
+  EXPECT_TRUE(t.peer.choice.sooner(t.rails[1], t.rails[0], kPiece));
+}
+
+TEST(Weigh, AdviceOfThePeerCounts_WhileNothingIsMeasuredHere) {
+  Two t(0, 0);
+  auto& choice = t.peer.choice;
+  EXPECT_TRUE(choice.follow(&t.rails[1]));
+  EXPECT_EQ(choice.default_preferred(), &t.rails[1]);
+  EXPECT_FALSE(choice.follow(&t.rails[1])) << "as before";
+  EXPECT_TRUE(choice.follow(nullptr));
+  Rail<TinyPort> other;
+  EXPECT_FALSE(choice.follow(&other)) << "no rail of this peer";
+  EXPECT_TRUE(choice.has(choice.default_preferred()));
+}
+
+TEST(Weigh, EagerMessageInAWhileIsTimed_FirstOnRailsThatWereNotMeasured) {
+  Two t(8000, 0);
+  auto& choice = t.peer.choice;
+  choice.prefer(&t.rails[0]);
+  for (int i = 0; i < 127; ++i) choice.spread(100, 256);
+  EXPECT_FALSE(choice.samples()) << "a few messages are sent as ever";
+  EXPECT_EQ(choice.spread(1000, 256), &t.rails[1]);
+  EXPECT_TRUE(choice.samples());
+  EXPECT_EQ(choice.spread(1000, 256), &t.rails[1]) << "until it was posted";
+  choice.sampled();
+  t.set(1, 8000);
+  int timed = 0;
+  for (int i = 0; i < 256; ++i) {
+    choice.answered();
+    choice.spread(1000, 256);
+    if (choice.samples()) ++timed;
+    choice.sampled();
+  }
+  EXPECT_EQ(timed, 2);
+}
+
+TEST(Weigh, EagerMessageInAWhile_TriesARailThatIsNotUsed) {
+  Two t(8000, 800);
+  t.weigh(3);
+  auto& choice = t.peer.choice;
+  choice.prefer(&t.rails[0]);
+  t.rails[1].goodput.posted(kPiece, kMs, true);
+  t.rails[0].goodput.posted(kPiece, 1001 * kMs, true);
+  choice.looked(1001 * kMs);
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(choice.spread(1000, 256), &t.rails[0]);
+  EXPECT_EQ(choice.spread(1000, 256), &t.rails[1]);
+}
+
+/// How many messages until one is timed, which counts.
+int until_timed(RailChoice<TinyPort>& choice) {
+  int n = 0;
+  while (!choice.samples()) {
+    choice.answered();
+    choice.spread(1000, 256);
+    ++n;
+  }
+  choice.sampled();
+  return n;
+}
+
+/// Rails are uneven after three measurements: those of a sender of short messages must not be far apart.
+TEST(Weigh, MeasurementThatContradicts_TheNextOneFollowsSoon) {
+  Two t(8000, 8000);
+  auto& choice = t.peer.choice;
+  choice.prefer(&t.rails[0]);
+  EXPECT_EQ(until_timed(choice), 128);
+  t.set(1, 800);
+  t.weigh(1);
+  EXPECT_EQ(until_timed(choice), 8);
+  t.set(1, 8000);
+  t.weigh(1);
+  EXPECT_EQ(until_timed(choice), 128);
+}
+
+}  // namespace
+}  // namespace bfo::xfer
