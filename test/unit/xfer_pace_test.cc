@@ -192,6 +192,36 @@ TEST(RailPace, RailThatIsSeenToMoveMoreThanTheMeasuredOne) {
   EXPECT_EQ(choice.exceeds_measured(rail), 0u) << "it may be as fast";
 }
 
+/// The peer has not measured the rail and says what it moves at least: what is known here may be more.
+TEST(RailPace, WhatARailMovesAtLeast_LowersNothing) {
+  OneRead o;
+  auto& rail = o.p.rails[0];
+  o.pace.told(rail, 1456, 65'536, true);
+  EXPECT_EQ(rail.goodput.cost().rate, 1456u);
+  o.pace.told(rail, 8000, 65'536, false);
+  o.pace.told(rail, 1456, 65'536, true);
+  EXPECT_EQ(rail.goodput.cost().rate, 8000u);
+  o.pace.told(rail, 1456, 65'536, false);
+  EXPECT_EQ(rail.goodput.cost().rate, 1456u) << "it was measured";
+}
+
+/// The receiver of grants sees no piece end: what was ahead of the first that counts is over when so much was
+/// written.
+TEST(RailPace, WhatIsAheadAtAReceiverOfGrants_Ends) {
+  OneRead o;
+  auto& rail = o.p.rails[0];
+  constexpr uint64_t kAhead = 256 << 20;
+  rail.goodput.untimed();
+  rail.inflight_bytes = kAhead;
+  o.pace.granted(rail, 65'536);
+  const auto late = [&](uint64_t ms) {
+    return rail.goodput.cost_by_age({8000, 0}, o.port.now + ms * 1'000'000).rate < 8000;
+  };
+  EXPECT_FALSE(late(500)) << "it takes 268 ms";
+  for (uint64_t left = kAhead; left != 0; left -= 1 << 20) o.pace.told(rail, 8000, 1 << 20);
+  EXPECT_TRUE(late(500));
+}
+
 /// Pieces of 64 KiB take 300 ms each, and nothing is posted meanwhile. After the first one it is known how
 /// long they may take.
 TEST(RailPace, LonePiecesThatTakeLong_AreMeasured) {

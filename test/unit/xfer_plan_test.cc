@@ -321,6 +321,22 @@ TEST(Plan, RestInOnePiece_IsNoMoreThanARailMayHaveInFlight) {
   EXPECT_EQ(next_piece(m, kMi, UINT64_MAX, alone), 512 * kKi) << "with what is in flight it is too much";
 }
 
+/// A slow rail that is chosen while the others have much to do, and one that may be slower than it is said to
+/// be.
+TEST(Plan, RestInOnePiece_IsNoLongerThanTenMillisecondsOfASlowRail_NorTheFirstOnARail) {
+  Share slow{80, 8000, 8080};
+  slow.alone = true;
+  Moving m{.length = 512 * kKi, .left = 512 * kKi, .depth = 2, .rails = 2};
+  EXPECT_LE(next_piece(m, kMi, UINT64_MAX, slow), most_in_time(80));
+  m.left = 64 * kKi;
+  EXPECT_EQ(next_piece(m, kMi, UINT64_MAX, slow), 64 * kKi) << "6.5 ms";
+  Share unproven{8000, 8000, 8800};
+  unproven.alone = true;
+  unproven.proven = false;
+  m.left = 512 * kKi;
+  EXPECT_LE(next_piece(m, kMi, UINT64_MAX, unproven), kUncut);
+}
+
 // ---- keys and grants
 
 TEST(Plan, KeysThatAnRgetOffers) {

@@ -61,7 +61,7 @@ inline constexpr uint8_t kAllTypes[] = {0x41, 0x42, 0x43, 0x44, 0x46, 0x48, 0x49
 
 /// Raised by every change of a message, or of what one means, that an older reader would misread; the other
 /// one is the oldest whose messages are still understood (common/wire_versions.h).
-inline constexpr uint16_t kWireVersion = 6;
+inline constexpr uint16_t kWireVersion = 7;
 inline constexpr uint16_t kWireOldest = 6;
 
 /// Header flags. Values below 0x20 as in ob1 where the meaning is the same.
@@ -69,6 +69,7 @@ enum : uint8_t {
   kFlagAck = 0x01,      ///< MATCH never; RNDV: sender is synchronous
   kFlagKeepsUp = 0x01,  ///< FIN of an RGET: the rail of that ends READs as fast as they are posted
   kFlagUneven = 0x02,   ///< FIN of an RGET: rails differ, and the one that brings this is a fast one
+  kFlagAtLeast = 0x02,  ///< FIN of a grant: the rail was not measured, it moves `rate` or more
   kFlagContig = 0x08,   ///< RNDV: sender's buffer is one piece and registered: PUT is possible
   kFlagNoRdma = 0x10,   ///< RNDV, ACK, RESTARTACK: copy protocol only
   kFlagRestart = 0x20,  ///< RNDV, RGET: continues a request that the receiver names

@@ -84,7 +84,8 @@ Peer<P>* Transfers<P>::on_fin(const Arrival& a, Bytes in) {
   PeerT& peer = *r->xfer.proc->peer;
   // A FIN may come over another rail than the one it tells of.
   const LedgerEntry<P>* const l = h.rate != 0 ? Rput<P>::find(*r, h.grant) : nullptr;
-  if (l && a.over(*l->rail, l->epoch)) pace_.told(*a.rail, core::rate_of_code(h.rate));
+  if (l && a.over(*l->rail, l->epoch))
+    pace_.told(*a.rail, core::rate_of_code(h.rate), l->end - l->begin, (h.flags & core::kFlagAtLeast) != 0);
   if (Rput<P>::whole_written(*this, *r, h, a)) return &peer;
   RecvInput input;
   input.grant = h.grant;

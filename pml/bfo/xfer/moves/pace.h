@@ -62,11 +62,15 @@ class Pace {
   }
   /// The peer, which writes, says that `rail` moves so many Mbit/s. FINs of several grants come at once,
   /// behind the last of the writes: their receiver cannot tell.
-  void told(Rail<P>& rail, uint64_t mbits) {
+  /// `bytes` were written. `at_least`: it was not measured, and moves that or more: what is known here counts
+  /// if it is more.
+  void told(Rail<P>& rail, uint64_t mbits, uint64_t bytes = 0, bool at_least = false) {
     if (rail.peer->choice.size() < 2) return;
     const uint64_t now = port_.now_ns();
+    rail.goodput.written(bytes);
+    if (at_least && mbits <= rail.goodput.moves()) return;
     rail.goodput.told(mbits, now);
-    rail.peer->choice.share_measured(rail, now);
+    if (!at_least) rail.peer->choice.share_measured(rail, now);
     weigh(*rail.peer);
   }
   /// A message of `bytes`, with what is under way before it, is about to be posted to be timed. 0: it is not,

@@ -82,10 +82,12 @@ struct Moving {
   bool keep_up = false;
 };
 
-/// Is all that is left of a message its next piece? A message is cut for the other rails; where these would
-/// only delay it, a further piece costs this process time and saves none.
+/// Is all of the range that is next one piece? A message is cut for the other rails; where these would only
+/// delay it, a further piece costs this process time and saves none.
 constexpr bool rest_is_one(const Moving& m, uint64_t usual, const Share& share) {
-  return share.alone && m.left <= usual && m.bytes_out + m.left <= at_risk(m.length);
+  const bool short_enough = share.rate == share.best || m.left <= most_in_time(share.rate);
+  return share.alone && share.proven && short_enough && m.left <= usual &&
+         m.bytes_out + m.left <= at_risk(m.length);
 }
 
 /// Size of the next piece over a rail that wants pieces of `usual` bytes and moves at most `limit` at once.

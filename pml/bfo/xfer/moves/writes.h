@@ -141,7 +141,10 @@ struct Writes {
       const Goodput::Cost c = g.cost();
       h.rate = core::rate_code(rail.inflight_bytes == 0 ? c.rate_alone(f.xfer.length) : c.rate);
     } else if (g.least() != 0) [[unlikely]] {
-      if (const uint64_t least = p.choice.exceeds_measured(rail); least != 0) h.rate = core::rate_code(least);
+      if (const uint64_t least = p.choice.exceeds_measured(rail); least != 0) {
+        h.rate = core::rate_code(least);
+        h.flags |= core::kFlagAtLeast;
+      }
     }
     // If the rail fails it hands back the bytes, which then go over another one.
     if (p.backlog.nothing_stored() && !p.standing.ended() && rail.usable(f.xfer.epoch)) {

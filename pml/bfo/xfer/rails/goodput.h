@@ -58,7 +58,7 @@ class Goodput {
     }
     last_ns_ = now_ns;
     try_again_ = false;
-    if (longest_ == 0) ahead_ = ahead;
+    if (longest_ == 0 && behind_ == Behind::kUntimed) bytes_ = ahead;
     longest_ = alone ? bytes : std::max(longest_, bytes);
   }
   /// Until now its pieces were not timed: how long what is in flight is, and since when it is served, is not
@@ -66,6 +66,8 @@ class Goodput {
   void timed_from(uint64_t now_ns) {
     served_from_ = now_ns;
     longest_ = 0;
+    bytes_ = 0;
+    to_ = 0;
     behind_ = Behind::kUntimed;
   }
   /// The same, from the next piece on.
@@ -76,6 +78,14 @@ class Goodput {
   bool ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns,
              Sample* sample = nullptr);
 
+  /// The peer, which times its pieces, says that so many bytes were moved.
+  void written(uint64_t bytes) {
+    if (behind_ != Behind::kUntimed || longest_ == 0) return;
+    bytes_ -= std::min(bytes_, bytes);
+    if (bytes_ == 0) behind_ = Behind::kTimed;
+  }
+  /// Mbit/s that it is known to move; 0: nothing is known.
+  uint64_t moves() const { return rate_; }
   /// The peer has measured it.
   void told(uint64_t mbits, uint64_t now_ns) {
     if (known() && mbits > rate_ + rate_ / 16) try_again_ = true;
@@ -124,7 +134,7 @@ class Goodput {
   Cost cost_by_age(Cost c, uint64_t looked_ns) const {
     const uint64_t age = age_ns(looked_ns);
     if (age == 0 || longest_ == 0) return c;
-    const uint64_t longest = behind_ == Behind::kUntimed ? ahead_ + longest_ : longest_;
+    const uint64_t longest = behind_ == Behind::kUntimed ? bytes_ + longest_ : longest_;
     if (age > kLateTimes * c.ns(longest)) c = {rate_of(longest, age), 0};
     return c;
   }
@@ -155,12 +165,11 @@ class Goodput {
   uint64_t served_from_ = kNever;  ///< when the piece that is served now found the rail free
   uint64_t from_ = 0;              ///< the sample that is being taken: its pieces were served from here
   uint64_t to_ = 0;                ///< to here; 0: there is none
-  uint64_t bytes_ = 0;             ///< in all
+  uint64_t bytes_ = 0;             ///< in all; kUntimed: of what is ahead of the first piece that is timed
   uint64_t first_ = 0;             ///< the first of them
   uint64_t gap_ns_ = 0;            ///< the process had not looked for so long before it saw that
   uint64_t gap_before_ = 0;        ///< the same of the sample before
   uint64_t longest_ = 0;           ///< of the pieces that were posted since the rail was empty
-  uint64_t ahead_ = 0;             ///< in flight before the first of them, and not timed
   uint64_t last_ns_ = 0;           ///< when a piece was posted last
   uint32_t look_ = 0;
   uint32_t rate_ = 0;  ///< Mbit/s; 0: it was not measured
