@@ -332,6 +332,50 @@ TEST(Drain, DestroyRefusedForAWhile_TheRailComesBack) {
   EXPECT_EQ(w.b.up, 2);
 }
 
+/// Fragments whose marker comes meanwhile need not wait for the device.
+TEST(Drain, MarkerComesWhileTheDeviceIsAskedAgain_FragmentsComeBack) {
+  World w;
+  w.connect();
+  w.fabric.hold = true;
+  w.fabric.lose_marker = true;
+  w.fabric.refuse["destroy_qp"] = EBUSY;
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kPosted);
+  engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
+  for (int i = 0; i < 20; ++i) w.a.poll();
+  test_now() += 60'000'000;
+  for (int i = 0; i < 20; ++i) w.a.poll();
+  ASSERT_TRUE(w.a.endpoint.drain().asks_again());
+  EXPECT_EQ(w.a.count("done"), 0);
+  w.a.endpoint.drain().marker = engine::Drain::Marker::kBack;
+  w.a.port.need_service();
+  w.a.poll();
+  EXPECT_EQ(w.a.count("done x -1"), 1);
+  EXPECT_EQ(w.a.closed, 0);
+  w.fabric.refuse["destroy_qp"] = 0;
+  w.fabric.hold = false;
+  w.pass(100);
+  EXPECT_EQ(w.a.last_result, BFO_FENCED);
+  EXPECT_EQ(w.a.count("done"), 1);
+}
+
+/// As the first time: what is on the queue would go with the queue pair (H3).
+TEST(Drain, TheDeviceIsAskedAgain_WithEmptyQueuesOnly) {
+  World w;
+  w.connect();
+  w.fabric.refuse["destroy_qp"] = EBUSY;
+  engine::close_order(w.a.endpoint, 1, BFO_CAUSE_FENCE, 0, 0);
+  for (int i = 0; i < 20; ++i) w.a.poll();
+  ASSERT_TRUE(w.a.endpoint.drain().asks_again());
+  w.fabric.refuse["destroy_qp"] = 0;
+  const uint64_t due = test_now() + 20'000'000;
+  engine::drain_step(w.a.endpoint, due, false);
+  EXPECT_TRUE(w.a.endpoint.drain().asks_again());
+  engine::drain_step(w.a.endpoint, due, true);
+  EXPECT_FALSE(w.a.endpoint.drain().asks_again());
+  w.pass(10);
+  EXPECT_EQ(w.a.last_result, BFO_FENCED);
+}
+
 /// A device that blocks in the verb before it refuses is asked less often, not for longer.
 TEST(Drain, DestroyAgain_IsBoundInTime) {
   EXPECT_EQ(engine::destroy_again_ns(1, 0), 10'000'000u);

@@ -49,6 +49,8 @@ TEST_F(Kept, ItIsOfferedUntilItIsSettled_WithAllItsBytes) {
   for (uint64_t now = kPause; now < 5 * kPause; now += kPause)
     EXPECT_EQ(offer(now, 2), Texts{std::string("1/41 re\0voke", 12)});
   EXPECT_EQ(kept.count(), 1u);
+  EXPECT_TRUE(kept.has(1));
+  EXPECT_FALSE(kept.has(2));
   EXPECT_EQ(offer(5 * kPause, 1), Texts{std::string("1/41 re\0voke", 12)});
   EXPECT_EQ(kept.count(), 0u);
   EXPECT_EQ(offer(6 * kPause, 1), Texts{});

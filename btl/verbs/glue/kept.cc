@@ -26,10 +26,14 @@ bool send_over(bfo_rail_state_t state, uint64_t peer, const engine::Endpoint* ex
   return false;
 }
 
-/// The process has died, or has left: nobody gets a message any more.
+/// The process has died, or has left, or no rail to it can come up: nobody gets a message any more.
 bool is_gone(uint64_t peer) {
   engine::Endpoint* rails[kMaxModules];
-  if (rails_of(peer, rails) == 0) return true;
+  const int count = rails_of(peer, rails);
+  bool gone = true;
+  for (int i = 0; i < count; ++i)
+    gone = gone && (rails[i]->peer.left || engine::rail_state(*rails[i]) == BFO_RAIL_UNUSABLE);
+  if (gone) return true;
   opal_proc_t* const proc = proc_of(*rails[0]);
   return proc != nullptr && is_dead(reinterpret_cast<ompi_proc_t&>(*proc));
 }
@@ -42,11 +46,21 @@ bool send_elsewhere(const engine::Endpoint& lost, uint8_t tag, const void* data,
   return send_over(BFO_RAIL_UP, lost.peer.name, &lost, tag, data, length);
 }
 
+bool waits_for_rail(const engine::Endpoint& rail) {
+  Component& component = mca_btl_verbs_component;
+  if (component.kept.count() == 0) return false;
+  const ProgressPause pause(component);
+  return component.kept.has(rail.peer.name);
+}
+
 bool keep(const engine::Endpoint& lost, uint8_t tag, const void* data, size_t length) {
   Component& component = mca_btl_verbs_component;
   const ProgressPause pause(component);
-  // Those that no message has used yet.
-  engine::connect_others(component.ports, component.module_count, lost, false);
+  // Those that no message has used yet, the one that was asked for among them.
+  engine::Endpoint* rails[kMaxModules];
+  const int count = rails_of(lost.peer.name, rails);
+  for (int i = 0; i < count; ++i)
+    if (engine::rail_state(*rails[i]) == BFO_RAIL_IDLE) engine::rail_connect(*rails[i]);
   return component.kept.keep(lost.peer.name, tag, data, length);
 }
 

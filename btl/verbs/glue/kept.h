@@ -28,6 +28,11 @@ class KeptMessages {
   static constexpr uint64_t kRetryNs = 100'000;
 
   uint64_t count() const { return count_.load(std::memory_order_relaxed); }
+  bool has(uint64_t peer) const {
+    for (const KeptMessage* m = first_; m != nullptr; m = m->next)
+      if (m->peer == peer) return true;
+    return false;
+  }
   /// False: there is no memory.
   bool keep(uint64_t peer, uint8_t tag, const void* data, size_t length) {
     auto* const message = static_cast<KeptMessage*>(malloc(sizeof(KeptMessage) + length));

@@ -117,7 +117,8 @@ constexpr bool is_of_pml(uint8_t tag) {
 }
 /// Messages of those who tell each other of dead processes, in libmpi itself, which knows one module only.
 /// Who gets one twice ignores the second, because the tree that carries them is mended while it is used; but
-/// not long after the first. So each is signaled: what is known to be delivered does not go again.
+/// not when the agreement that it belongs to is over for long. So each is signaled: what is known to be
+/// delivered does not go again. They keep their order (kept.h).
 constexpr bool goes_elsewhere(uint8_t tag) {
   return kTellsOfTheDead && !is_of_pml(tag) && !is_of_window(tag);
 }
@@ -129,6 +130,8 @@ void deliver(void* ctx, engine::Endpoint& endpoint, uint8_t tag, char* data, uin
 /// kept.cc: of messages that go elsewhere.
 /// Sends one over another rail that is up. False: there is none, or it has no room.
 bool send_elsewhere(const engine::Endpoint& lost, uint8_t tag, const void* data, size_t length);
+/// Do others for that peer wait already? Then a further one must, too.
+bool waits_for_rail(const engine::Endpoint& rail);
 /// Sends it when a rail takes it. False: there is no memory.
 bool keep(const engine::Endpoint& lost, uint8_t tag, const void* data, size_t length);
 /// Tries those that are kept. Progress function only.
@@ -143,9 +146,9 @@ mca_btl_base_registration_handle_t* register_memory(mca_btl_base_module_t* btl,
 int deregister_memory(mca_btl_base_module_t* btl, mca_btl_base_registration_handle_t* handle);
 
 /// failover.cc
-/// A message that is not the PML's was lost, or cannot be sent. Nobody sends one of osc rdma again, and it
-/// waits for ever: the PML hears of it by an error that is not fatal for the BTL.
-/// A message that is not the PML's was not delivered. True: it goes over another rail, or waits for one.
+/// A message that is not the PML's was not delivered, or cannot be sent. True: it goes over another rail, or
+/// waits for one. Nobody sends one of osc rdma again, and it waits for ever: the PML hears of it by an error
+/// that is not fatal for the BTL.
 bool foreign_failed(Module& module, engine::Endpoint& endpoint, uint8_t tag, const void* data, size_t length);
 int register_error(mca_btl_base_module_t* btl, mca_btl_base_module_error_cb_fn_t callback);
 engine::Host make_host(Module& module);

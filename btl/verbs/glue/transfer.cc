@@ -198,9 +198,10 @@ namespace {
   const size_t length = frag->segment.seg_len;
   const bool spare = frag->pool == &module.spare;
   const bool first = !spare && engine::rail_state(rail) == BFO_RAIL_UP;
-  if (first && send_frag(rail, frag, tag, false)) return OPAL_SUCCESS;
-  if (!send_elsewhere(rail, tag, data, length)) {
-    if (!first && !spare && send_frag(rail, frag, tag, false)) return OPAL_SUCCESS;
+  const bool behind = waits_for_rail(rail);  // the order stays
+  if (!behind && first && send_frag(rail, frag, tag, false)) return OPAL_SUCCESS;
+  if (behind || !send_elsewhere(rail, tag, data, length)) {
+    if (!behind && !first && !spare && send_frag(rail, frag, tag, false)) return OPAL_SUCCESS;
     if (!keep(rail, tag, data, length)) return refused(rail);
   }
   ended_in_call(module, endpoint, frag);
@@ -214,6 +215,9 @@ int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, mca_btl_
   auto* frag = reinterpret_cast<VerbsFrag*>(descriptor);
   if (goes_elsewhere(tag)) [[unlikely]]
     return send_anyhow(*module_of(btl), endpoint, frag, tag);
+  // A spare buffer is not registered: it is for a copy only.
+  if (kTellsOfTheDead && frag->pool == &module_of(btl)->spare) [[unlikely]]
+    return refused(endpoint->engine);
   // A descriptor that the BTL owns, without a callback, is complete for the PML when it is posted: its
   // completion need not be signaled. Work that is queued for a connection is not complete: the application
   // could leave MPI, and then no progress would make the connection. Nor are the last two fragments of a
