@@ -292,7 +292,7 @@ TEST(Plan, RestThatNoOtherRailWouldMoveSooner_IsOnePiece) {
   for (int i = 0; i < 3; ++i) choice.weigh();
   ASSERT_TRUE(choice.uneven());
   EXPECT_EQ(read(fast, m), 128 * kKi);
-  EXPECT_EQ(next_grant(m, fast, choice.share(fast, m.left)), 128 * kKi) << "written, too";
+  EXPECT_EQ(next_grant(m, fast, choice.share(fast, m.left)), 64 * kKi) << "grants are cut as ever";
   EXPECT_EQ(read(slow, m), 16 * kKi) << "not over the slow one";
   fast.inflight_bytes = 64 * kKi;
   EXPECT_EQ(read(fast, m), 64 * kKi) << "the slow one would move some sooner";
