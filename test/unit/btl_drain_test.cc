@@ -358,7 +358,7 @@ TEST(Drain, MarkerComesWhileTheDeviceIsAskedAgain_FragmentsComeBack) {
   EXPECT_EQ(w.a.count("done"), 1);
 }
 
-/// As the first time: what is on the queue would go with the queue pair (H3).
+/// As the first time: what is on the queue would go with the queue pair.
 TEST(Drain, TheDeviceIsAskedAgain_WithEmptyQueuesOnly) {
   World w;
   w.connect();
