@@ -62,7 +62,7 @@ inline constexpr uint8_t kAllTypes[] = {0x41, 0x42, 0x43, 0x44, 0x46, 0x48, 0x49
 /// Raised by every change of a message, or of what one means, that an older reader would misread; the other
 /// one is the oldest whose messages are still understood (common/wire_versions.h).
 inline constexpr uint16_t kWireVersion = 7;
-inline constexpr uint16_t kWireOldest = 6;
+inline constexpr uint16_t kWireOldest = 7;
 
 /// Header flags. Values below 0x20 as in ob1 where the meaning is the same.
 enum : uint8_t {
