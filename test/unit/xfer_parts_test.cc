@@ -6,7 +6,6 @@
 // H1..H23: contrib/doc/hazards.md
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <vector>
 
 #include "pml/bfo/xfer/rails/completions.h"
@@ -15,6 +14,7 @@
 #include "pml/bfo/xfer/rails/rail_choice.h"
 #include "pml/bfo/xfer/base/standing.h"
 #include "pml/bfo/xfer/failover/watch.h"
+#include "test/unit/counted_memory.h"
 
 namespace bfo::xfer {
 namespace {
@@ -24,12 +24,7 @@ struct NoPort {
 };
 using RailT = Rail<NoPort>;
 
-/// Memory that can run out.
-struct Memory {
-  void* alloc(size_t n) { return left-- > 0 ? std::malloc(n) : nullptr; }
-  void free(void* p) { std::free(p); }
-  int left = 1000;
-};
+using Memory = test::CountedMemory;
 
 struct Rails {
   explicit Rails(unsigned n, uint64_t key = 0) : rails(n) {
