@@ -21,7 +21,7 @@
 
 #include "contrib/softhca/abi/process.h"
 #include "contrib/softhca/abi/verbs_api.h"
-#include "contrib/softhca/engine/wire.h"
+#include "contrib/softhca/engine/links.h"
 #include "contrib/softhca/fabric/registry.h"
 #include "contrib/softhca/fabric/report.h"
 

@@ -15,9 +15,6 @@ inline constexpr uint8_t kAnswerStatus = 0x80;  ///< | ibv_wc_status a rule want
 /// Port index behind the address of `wqe` (or of the connection); kNone when nothing has that LID.
 uint32_t destination_port(Fabric& fabric, const QpEntry& qp, const Wqe& wqe);
 
-/// What port number `port` of the fabric has received while some port had a rate: also of what is on its way.
-uint64_t received_bytes(Fabric& fabric, uint32_t port);
-
 /// The attempt leaves the requester: asks the rules, takes the time on the wire, sets stage and arrive_at.
 void transmit(Fabric& fabric, QpEntry& qp, Wqe& wqe, DeferredActions& deferred);
 
