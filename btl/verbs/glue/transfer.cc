@@ -4,6 +4,7 @@
 // (frag_pool.h).
 #include <algorithm>
 
+#include "btl/verbs/engine/send/elsewhere.h"
 #include "btl/verbs/engine/send/rdma.h"
 #include "btl/verbs/engine/send/send.h"
 #include "btl/verbs/glue/module.h"
@@ -189,21 +190,20 @@ bool send_copy(engine::Endpoint& rail, uint8_t tag, const void* data, size_t len
 
 namespace {
 
-/// Of a message that goes elsewhere: over the rail that was asked for if it is up, over another one that is,
-/// or when there is one.
+/// Of a message that goes elsewhere (engine/send/elsewhere.h).
 [[gnu::noinline]] int send_anyhow(Module& module, mca_btl_base_endpoint_t* endpoint, VerbsFrag* frag,
                                   uint8_t tag) {
   engine::Endpoint& rail = endpoint->engine;
   const void* const data = frag->segment.seg_addr.pval;
   const size_t length = frag->segment.seg_len;
-  const bool spare = frag->pool == &module.spare;
-  const bool first = !spare && engine::rail_state(rail) == BFO_RAIL_UP;
-  const bool behind = waits_for_rail(rail);  // the order stays
-  if (!behind && first && send_frag(rail, frag, tag, false)) return OPAL_SUCCESS;
-  if (behind || !send_elsewhere(rail, tag, data, length)) {
-    if (!behind && !first && !spare && send_frag(rail, frag, tag, false)) return OPAL_SUCCESS;
-    if (!keep(rail, tag, data, length)) return refused(rail);
-  }
+  const engine::GivenMessage message{.asked = engine::rail_state(rail),
+                                     .as_it_is = frag->pool != &module.spare,
+                                     .behind = waits_for_rail(rail)};
+  const engine::Goes goes = engine::send_given(
+      message, [&] { return send_frag(rail, frag, tag, false); },
+      [&] { return send_elsewhere(rail, tag, data, length); });
+  if (goes == engine::Goes::kOverAsked) return OPAL_SUCCESS;
+  if (goes == engine::Goes::kWaits && !keep(rail, tag, data, length)) return refused(rail);
   ended_in_call(module, endpoint, frag);
   return 1;
 }
