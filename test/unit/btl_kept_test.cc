@@ -25,18 +25,20 @@ class Kept : public testing::Test {
   void keep(uint64_t peer, const std::string& text) {
     ASSERT_TRUE(kept.keep(peer, static_cast<uint8_t>(40 + peer), text.data(), text.size()));
   }
-  /// What is offered at `now`, with who is to get it and its tag; that for `reachable` is settled.
+  /// What is offered at `now`, with who is to get it and its tag; that for `reachable` is settled if
+  /// there is room.
   Texts offer(uint64_t now, uint64_t reachable) {
     Texts offered;
     kept.offer(now, [&](const KeptMessage& message) {
       offered.push_back(std::to_string(message.peer) + "/" + std::to_string(message.tag) + " " +
                         std::string(message.data(), message.length));
-      return message.peer == reachable;
+      return message.peer == reachable && message.length <= room;
     });
     return offered;
   }
 
   KeptMessages kept{};
+  size_t room = 64;
 };
 
 TEST_F(Kept, NothingWaits_NothingIsOffered) {
@@ -61,10 +63,23 @@ TEST_F(Kept, OnePeerWithoutARail_DoesNotHoldUpTheOthers) {
   keep(2, "b");
   keep(1, "c");
   keep(2, "d");
-  EXPECT_EQ(offer(kPause, 2), (Texts{"1/41 a", "2/42 b", "1/41 c", "2/42 d"}));
+  EXPECT_EQ(offer(kPause, 2), (Texts{"1/41 a", "2/42 b", "2/42 d"}));
   EXPECT_EQ(kept.count(), 2u);
   EXPECT_EQ(offer(2 * kPause, 1), (Texts{"1/41 a", "1/41 c"}));
   EXPECT_EQ(kept.count(), 0u);
+}
+
+/// There may be room for a short one where there is none for a long one.
+TEST_F(Kept, ForOnePeer_NoneOvertakesOneThatStays) {
+  keep(1, "long");
+  keep(2, "a");
+  keep(1, "b");
+  room = 1;
+  EXPECT_EQ(offer(kPause, 1), (Texts{"1/41 long", "2/42 a"}));
+  EXPECT_EQ(kept.count(), 3u);
+  room = 4;
+  EXPECT_EQ(offer(2 * kPause, 1), (Texts{"1/41 long", "2/42 a", "1/41 b"}));
+  EXPECT_EQ(kept.count(), 1u);
 }
 
 TEST_F(Kept, TheLastOneGoes_WhatComesIsStillBehind) {

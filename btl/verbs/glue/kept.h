@@ -46,15 +46,16 @@ class KeptMessages {
     next_ns_ = 0;
     return true;
   }
-  /// Shows each to `settled`, which returns whether it is over: sent, or for nobody. Not before the pause
-  /// after the last time has passed. `settled` keeps none.
+  /// Shows each to `settled`, which returns whether it is over: sent, or for nobody. What is behind one for
+  /// the same peer that stays is not shown: a rail may have room for it and not for that one. Not before the
+  /// pause after the last time has passed. `settled` keeps none.
   template <class Settled>
   void offer(uint64_t now, Settled settled) {
     if (now < next_ns_) return;
     next_ns_ = now + kRetryNs;
     for (KeptMessage** at = &first_; *at != nullptr;) {
       KeptMessage* const message = *at;
-      if (!settled(static_cast<const KeptMessage&>(*message))) {
+      if (is_behind(*message) || !settled(static_cast<const KeptMessage&>(*message))) {
         at = &message->next;
         continue;
       }
@@ -70,6 +71,12 @@ class KeptMessages {
   }
 
  private:
+  bool is_behind(const KeptMessage& message) const {
+    const KeptMessage* m = first_;
+    while (m->peer != message.peer) m = m->next;
+    return m != &message;
+  }
+
   KeptMessage* first_;
   std::atomic<uint64_t> count_;
   uint64_t next_ns_;
