@@ -135,7 +135,6 @@ extern "C" {
 #include "opal/util/argv.h"
 #include "opal/util/output.h"
 #include "opal/util/proc.h"
-#include "opal/util/show_help.h"
 
 // ompi: what the PML uses
 #include "opal/mca/allocator/base/base.h"

@@ -155,7 +155,6 @@ mca_btl_base_module_t** component_init(int* count, bool, bool enable_mpi_threads
   *count = 0;
   self().wish = read_wish();
   if (!self().wish.named && !self().wish.failover) return nullptr;
-  add_help_directory();
   self().claims.open(opal_process_info.job_session_dir, opal_process_info.my_local_rank);
   self().shortfall = engine::not_used();
   check_params(self(), default_module);

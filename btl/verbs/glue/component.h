@@ -151,12 +151,10 @@ bool prepare_fork(const Params& params);
 engine::Config make_config(const Component& component, const mca_btl_base_module_t& defaults);
 /// Reads it from the parameters "btl" and "pml", wherever they were given.
 Wish read_wish();
-/// Tells Open MPI where the help texts are: next to the shared object.
-void add_help_directory();
-/// Prints a help text to stderr. Not by opal_show_help(): in 4.1 with an external PMIx it loses messages
-/// ("Data unpack would read past end of buffer in show_help.c"), and the text explains why the component is
-/// disabled or the job ends. `once_per_node`: of the job's processes on this host, the first that has the
-/// same text to print does.
+/// Prints a text of help-mpi-btl-verbs.txt to stderr. Not by opal_show_help(): in 4.1 with an external PMIx
+/// it loses messages ("Data unpack would read past end of buffer in show_help.c"), in 6.0 it has no texts but
+/// Open MPI's own, and the text explains why the component is disabled or the job ends. `once_per_node`: of
+/// the job's processes on this host, the first that has the same text to print does.
 void say(bool once_per_node, const char* topic, ...);
 /// True for the first process of the job on this host that would say `text`. Where nobody knows of the others
 /// the first local rank has it.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // params.cc: the parameters btl_verbs_*: name, default, range, level and help in one table.
-#include <dlfcn.h>
-
 #include "btl/verbs/glue/component.h"
+#include "common/help_text.h"
 #include "common/version.h"
 #include "common/compat/given_text.h"
 
@@ -289,25 +288,11 @@ bool first_to_say(const char* text) {
 void say(bool once_per_node, const char* topic, ...) {
   va_list arguments;
   va_start(arguments, topic);
-  char* text = opal_show_help_vstring("help-mpi-btl-verbs.txt", topic, true, arguments);
+  const std::string text = help_text(help_path("help-mpi-btl-verbs.txt"), topic, arguments);
   va_end(arguments);
-  if (text == nullptr) return;
-  if (!once_per_node || first_to_say(text)) {
-    fputs(text, stderr);
-    fflush(stderr);
-  }
-  free(text);
-}
-
-void add_help_directory() {
-  Dl_info info;
-  if (dladdr(reinterpret_cast<void*>(&add_help_directory), &info) == 0 || info.dli_fname == nullptr) return;
-  char directory[PATH_MAX];
-  snprintf(directory, sizeof directory, "%s", info.dli_fname);
-  char* slash = strrchr(directory, '/');
-  if (slash == nullptr) return;
-  *slash = '\0';
-  opal_show_help_add_dir(directory);
+  if (once_per_node && !first_to_say(text.c_str())) return;
+  fputs(text.c_str(), stderr);
+  fflush(stderr);
 }
 
 }  // namespace bfo::verbs

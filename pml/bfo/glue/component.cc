@@ -3,28 +3,14 @@
 // component.cc: registration, opening, selection and closing of the PML component.
 #include "pml/bfo/glue/component.h"
 
-#include <dlfcn.h>
-
 #include "common/compat/class_sizes.h"
 #include "common/version.h"
 #include "pml/bfo/glue/builds.h"
 #include "pml/bfo/glue/module.h"
 #include "pml/bfo/glue/pvars.h"
-#include "pml/bfo/glue/help.h"
 
 namespace bfo::glue {
 namespace {
-
-// Help texts lie next to the component file, wherever it was loaded from.
-void add_help_dir() {
-  Dl_info info;
-  if (dladdr(&mca_pml_bfo_component, &info) == 0 || info.dli_fname == nullptr) return;
-  char dir[PATH_MAX];
-  const char* slash = strrchr(info.dli_fname, '/');
-  if (slash == nullptr) return;
-  snprintf(dir, sizeof(dir), "%.*s", static_cast<int>(slash - info.dli_fname), info.dli_fname);
-  opal_show_help_add_dir(dir);
-}
 
 bool fits() {
   const std::array ours = {BFO_CLASS_SIZE(ompi_communicator_t),
@@ -47,7 +33,6 @@ bool fits() {
 // The first code of the component that runs. NOT_AVAILABLE: it has said why itself.
 int component_register() {
   if (!fits()) return OMPI_ERR_NOT_AVAILABLE;
-  add_help_dir();
   const int rc = register_params(&mca_pml_bfo_component.super.pmlm_version, mca_pml_bfo_component.params);
   if (rc != OPAL_SUCCESS) return rc;
   register_pvars(&mca_pml_bfo_component.super.pmlm_version);

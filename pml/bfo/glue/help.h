@@ -5,8 +5,9 @@
 
 namespace bfo::glue {
 
-/// Prints the text `topic` with its arguments (printf) on standard error, framed. Not through opal_show_help:
-/// mpirun of Open MPI 4.1 loses relayed texts now and then, and these are the last words of a job.
+/// Prints the text `topic` with its arguments (printf) on standard error, framed. Not by opal_show_help: that
+/// of 4.1 hands a text to mpirun, which loses one now and then, and these are the last words of a job; that
+/// of 6.0 has no texts but Open MPI's own.
 void show_help(const char* topic, ...);
 
 }  // namespace bfo::glue

@@ -38,7 +38,7 @@ void name_rail(const RailHandle& rail, bfo_rail_info_t& info) {
   snprintf(info.device, sizeof(info.device), "%s", rail.btl->btl_component->btl_version.mca_component_name);
 }
 
-// Without a help file: its parser ends the process when it finds no memory.
+// Without a help file: reading one takes memory, and the process ends when there is none.
 void tell_no_memory(int rank, int other, const char* host, uint64_t bytes) {
   char text[640];
   const int n = snprintf(
