@@ -29,7 +29,7 @@ class HelpText : public testing::Test {
   std::string read(const char* topic, ...) const {
     va_list arguments;
     va_start(arguments, topic);
-    const std::string text = help_text(path(), topic, arguments);
+    std::string text = help_text(path(), topic, arguments);
     va_end(arguments);
     return text;
   }
