@@ -351,6 +351,17 @@ TEST(Plan, KeysThatAnRgetOffers) {
   EXPECT_EQ(reader_of(choice, 50'000, true), nullptr) << "it goes again";
 }
 
+TEST(Plan, FragOfASlowerRailIsShort_SoThatItEndsWithThoseOfTheFastest) {
+  TinyPeer p(1);
+  p.rails[0].limits.max_send_size = 64 * kKi + sizeof(core::FragHdr);
+  EXPECT_EQ(next_frag(p.rails[0], kMi, Share{1, 1, 2}), 64 * kKi) << "what it takes";
+  EXPECT_EQ(next_frag(p.rails[0], kMi, Share{1, 1, 2, false}), 64 * kKi) << "the first one, too";
+  EXPECT_EQ(next_frag(p.rails[0], 5000, Share{1, 1, 2}), 5000u) << "the rest";
+  EXPECT_EQ(next_frag(p.rails[0], kMi, Share{8000, 8000, 8080}), 64 * kKi);
+  EXPECT_EQ(next_frag(p.rails[0], kMi, Share{4000, 8000, 12000}), 32 * kKi);
+  EXPECT_EQ(next_frag(p.rails[0], kMi, Share{80, 8000, 8080}), 16 * kKi) << "not shorter";
+}
+
 TEST(Plan, OneGrantForAllOfIt) {
   TinyPeer p(2);
   for (unsigned i : {0u, 1u}) p.rails[i].limits.put_limit = p.rails[i].limits.rdma_frag_size = kMi;

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "pml/bfo/core/wire.h"
 #include "pml/bfo/xfer/rails/rail_choice.h"
 #include "pml/bfo/xfer/rails/rail_state.h"
 
@@ -202,6 +203,14 @@ Rail<P>* grants_whole(RailChoice<P>& choice, uint64_t length) {
   if (choice.size() > 1 && length >= kUncut) return nullptr;
   Rail<P>* const rail = choice.size() == 1 ? &choice[0] : choice.lightest(0, length);
   return rail && length <= usual_grant(*rail) ? rail : nullptr;
+}
+
+/// Bytes of the next FRAG over `rail`, of at most `most`: what the rail takes, or less of one that is slower
+/// than others, so that they end together.
+template <class P>
+uint64_t next_frag(const Rail<P>& rail, uint64_t most, Share share) {
+  share.proven = true;  // no FRAG is long
+  return std::min(most, fair_piece(rail.limits.max_send_size - sizeof(core::FragHdr), share));
 }
 
 /// Does a message that is granted or sent in pieces wait until one of them has ended?

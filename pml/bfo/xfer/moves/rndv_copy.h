@@ -11,6 +11,7 @@
 // touches the buffer. The payload passes through the BTL's buffers, so no fence is needed.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
@@ -65,9 +66,7 @@ struct RndvCopy {
       // A data type that cannot be cut inside an element yields nothing for a short range: ask for at least a
       // whole element. The receiver drops what it has already.
       const uint64_t ask = want.size() < kMinSegment ? kMinSegment : want.size();
-      size_t n = rail->limits.max_send_size - sizeof(core::FragHdr);
-      if (n > ask) n = ask;
-      if (n > x.length - want.begin) n = x.length - want.begin;
+      size_t n = next_frag(*rail, std::min(ask, x.length - want.begin), p.choice.share(*rail));
       if (e.base_.config.trace_plans) [[unlikely]]
         trace_plan(e.base_, p, PlanTrace::What::kFrag,
                    Moving{.length = x.length, .left = want.size(), .pieces_out = x.rndv->in_flight}, rail, n);
