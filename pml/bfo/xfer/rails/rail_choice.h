@@ -86,6 +86,11 @@ class RailChoice {
   /// The message that spread() has just chosen a rail for is to be sent with a record, and timed.
   bool samples() const { return timed_ != nullptr; }
   void sampled() { timed_ = nullptr; }
+  /// It cannot be timed here: the next one is as late as if its rails were known.
+  void not_sampled() {
+    timed_ = nullptr;
+    until_sample_ = kSampleEvery;
+  }
   RailT* lightest(uint32_t refused, uint64_t bytes);
   /// Would `a` have moved `bytes` more before `b`?
   bool sooner(const RailT& a, const RailT& b, uint64_t bytes) const {
