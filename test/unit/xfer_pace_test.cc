@@ -246,6 +246,27 @@ TEST(RailPace, LonePiecesThatTakeLong_AreMeasured) {
   EXPECT_LT(o.p.peer.choice.looked_ns(), o.port.now - 1'000'000'000) << "looks without a piece read no clock";
 }
 
+/// A rail whose work stands still for long is suspect, and used again when it goes on: what it carries is
+/// timed all the same, or a rail that is slow enough to be suspected would never be known.
+TEST(RailPace, PiecesOfARailThatWasSuspectMeanwhile_AreTimed) {
+  TinyPeer p(2);
+  auto& choice = p.peer.choice;
+  Goodput& g = p.rails[1].goodput;
+  const uint64_t posted = 1'000'000;
+  g.posted(65'536, posted, true);
+  g.posted(65'536, posted, false);
+  p.rails[1].state = RailState::kSuspect;
+  choice.rebuild(p.peer.rails, 2);
+  ASSERT_EQ(choice.size(), 1u);
+  p.rails[1].state = RailState::kUp;
+  choice.rebuild(p.peer.rails, 2);
+  ASSERT_EQ(choice.size(), 2u);
+  for (uint32_t i = 1; i <= 2; ++i)
+    g.ended(65'536, posted, posted + i * 65'536'000, i, posted + i * 65'535'000);
+  ASSERT_TRUE(g.known());
+  EXPECT_EQ(g.cost().rate, 8u);
+}
+
 /// Its pieces are not timed: what was timed last tells nothing of what is in flight.
 TEST(RailPace, RailThatKeepsUpAndHasMuchInFlight_IsNotLate) {
   OneRead o;

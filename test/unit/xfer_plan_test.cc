@@ -362,6 +362,22 @@ TEST(Plan, FragOfASlowerRailIsShort_SoThatItEndsWithThoseOfTheFastest) {
   EXPECT_EQ(next_frag(p.rails[0], kMi, Share{80, 8000, 8080}), 16 * kKi) << "not shorter";
 }
 
+/// A grant cannot be taken back: until one has ended on a rail they are short.
+TEST(Plan, FirstGrantsOfARailAreShort) {
+  TinyPeer p(2);
+  auto& choice = p.peer.choice;
+  for (unsigned i : {0u, 1u}) {
+    p.rails[i].limits.put_limit = p.rails[i].limits.rdma_frag_size = kMi;
+    p.rails[i].late = kLate;
+  }
+  const Moving m{.length = 4 * kMi, .left = 4 * kMi, .depth = 2, .rails = 2};
+  EXPECT_EQ(next_grant(m, p.rails[1], choice.share(p.rails[1])), 64 * kKi);
+  p.rails[1].goodput.ended_untimed();
+  EXPECT_EQ(next_grant(m, p.rails[1], choice.share(p.rails[1])), 512 * kKi)
+      << "it is as fast as the other one";
+  EXPECT_EQ(next_grant(m, p.rails[0], choice.share(p.rails[0])), 64 * kKi) << "nothing is known of that";
+}
+
 TEST(Plan, OneGrantForAllOfIt) {
   TinyPeer p(2);
   for (unsigned i : {0u, 1u}) p.rails[i].limits.put_limit = p.rails[i].limits.rdma_frag_size = kMi;

@@ -82,6 +82,7 @@ Peer<P>* Transfers<P>::on_fin(const Arrival& a, Bytes in) {
   RecvRequest* const r = recvs_.find_here(Name(h.receiver), a);
   if (!r) return nullptr;
   PeerT& peer = *r->xfer.proc->peer;
+  if (a.rail && h.grant != 0 && (h.flags & core::kFlagFail) == 0) a.rail->goodput.ended_untimed();
   // A FIN may come over another rail than the one it tells of.
   const LedgerEntry<P>* const l = h.rate != 0 ? Rput<P>::find(*r, h.grant) : nullptr;
   if (l && a.over(*l->rail, l->epoch))

@@ -187,12 +187,10 @@ Rail<P>* reader_of(const RailChoice<P>& choice, uint64_t length, bool again) {
 
 // ---- grants, by the receiver, and FRAGs, by the sender
 
-/// Size of the next grant of `m` to `rail`. `share`: who writes measures, and its FIN tells, so that the
-/// first one on a rail need not be short. The rest is cut as ever: longer pieces would be what a rail that
+/// Size of the next grant of `m` to `rail`. The rest is cut as ever: longer pieces would be what a rail that
 /// falls to a hundredth has to move before it is known.
 template <class P>
-uint64_t next_grant(const Moving& m, const Rail<P>& rail, Share share) {
-  share.proven = true;
+uint64_t next_grant(const Moving& m, const Rail<P>& rail, const Share& share) {
   const uint64_t usual = usual_grant(rail);
   return fair_piece(equal_piece(m.length, m.rails, usual, m.depth), share);
 }

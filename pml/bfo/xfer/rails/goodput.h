@@ -84,6 +84,9 @@ class Goodput {
     bytes_ -= std::min(bytes_, bytes);
     if (bytes_ == 0) behind_ = Behind::kTimed;
   }
+  /// A piece has ended on it, of which the time is not known here.
+  void ended_untimed() { ended_any_ = true; }
+  bool ended_any() const { return ended_any_; }
   /// Mbit/s that it is known to move; 0: nothing is known.
   uint64_t moves() const { return rate_; }
   /// The peer has measured it.
@@ -181,7 +184,8 @@ class Goodput {
   uint8_t try_after_ = kTryAfter;
   bool guessed_ = false;
   Behind behind_ = Behind::kUntimed;
-  bool told_ = false;  ///< what is known is what the peer has measured
+  bool told_ = false;       ///< what is known is what the peer has measured
+  bool ended_any_ = false;  ///< a piece that was not timed
 };
 
 inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,

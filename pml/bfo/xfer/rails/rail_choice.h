@@ -168,7 +168,8 @@ class RailChoice {
 
   using Cost = Goodput::Cost;
   bool proven(const RailT& rail) const {
-    return fixed() || rail.late == 0 || rail.goodput.known() || rail.goodput.least() != 0;
+    const Goodput& g = rail.goodput;
+    return fixed() || rail.late == 0 || g.known() || g.least() != 0 || g.ended_any();
   }
   Share uneven_share(const RailT& rail, uint64_t left) const;
   bool ends_first(const RailT& rail, uint64_t bytes) const;
@@ -217,7 +218,7 @@ class RailChoice {
 /// Usable rails: those that are up; else suspect ones; else one that is being connected, or can be (H18).
 template <class P>
 void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
-  const bool timed = n_ > 1;  // over one rail nothing is
+  RailT* const untimed = n_ == 1 ? usable_[0] : nullptr;  // what went over it was not timed
   n_ = 0;
   for (const RailState want : {RailState::kUp, RailState::kSuspect}) {
     if (n_ != 0) break;
@@ -237,7 +238,7 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
   news_ = 0;
   advised_ = nullptr;
   timed_ = nullptr;
-  for (unsigned i = 0; i < n_ && !timed; ++i) usable_[i]->goodput.untimed();
+  if (untimed && has(untimed)) untimed->goodput.untimed();
   choose_swift();
   if (n_ > 1) weigh();
 }
