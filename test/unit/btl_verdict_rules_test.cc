@@ -22,8 +22,11 @@ TEST(VerdictRules, IntakeGoesOn_WhileTheOldestWorkWouldEndInTime) {
   EXPECT_TRUE(x.goes_on(kMiB + 4 * pace, 4 * kTickNs)) << "since it went on last";
   EXPECT_FALSE(x.goes_on(1, 5 * kTickNs)) << "somebody has reset the counter";
   EXPECT_TRUE(x.goes_on(1 + 2 * pace, 6 * kTickNs)) << "and it counts from there";
-  EXPECT_TRUE(x.goes_on(1 + 35 * kMiB, 7 * kTickNs));
-  EXPECT_FALSE(x.goes_on(1 + 38 * kMiB, 8 * kTickNs)) << "four times the queue have come in";
+  EXPECT_TRUE(x.goes_on(1 + 95 * kMiB, 7 * kTickNs));
+  EXPECT_FALSE(x.goes_on(1 + 98 * kMiB, 8 * kTickNs)) << "four times the queue have come in";
+  x.begin(100, 100, kTickNs);
+  EXPECT_FALSE(x.goes_on(1, kTickNs));
+  EXPECT_TRUE(x.goes_on(60 * kMiB, 2 * kTickNs)) << "a READ of the peer, which is not known here";
   x.begin(0, 0, kTickNs);
   EXPECT_FALSE(x.goes_on(1, kTickNs));
   EXPECT_TRUE(x.goes_on(2 * kMiB, kWorkEndsNs));

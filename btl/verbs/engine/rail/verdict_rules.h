@@ -19,8 +19,11 @@ inline constexpr uint32_t kRoundsAlone = 16;
 /// the probe stand in a queue behind long work. At such a pace the oldest work, and as much of others, would
 /// end within this time; what is slower is as good as dead.
 inline constexpr uint64_t kWorkEndsNs = 4'000'000'000;
-/// A queue of others' work that a question may have before it, besides the own.
+/// Others' work that ends with it.
 inline constexpr uint64_t kOthersBytes = 1 << 20;
+/// Others' work that a question may have before it, besides the own: above all what the peer reads, which is
+/// not known here. The longest piece of a READ.
+inline constexpr uint64_t kOthersQueued = 16 << 20;
 
 /// What comes in at one end of a rail while it is asked about. Each end counts: work needs the way there and
 /// the way back. It delays a verdict, but not for long: a question has its turn when what stood before it has
@@ -31,7 +34,7 @@ class Intake {
   void begin(uint64_t oldest, uint64_t queued, uint64_t now_ns) {
     *this = Intake{};
     pace_ = oldest + kOthersBytes;
-    left_ = 4 * (queued + kOthersBytes);
+    left_ = 4 * (queued + kOthersQueued);
     begun_ns_ = from_ns_ = now_ns;
   }
   /// The port has taken in so many bytes in all; 0: not known. True: enough since the last time, or since the
