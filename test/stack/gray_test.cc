@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "btl/verbs/engine/rail/verdict_rules.h"
 #include "test/stack/mixture.h"
 #include "test/stack/world.h"
 
@@ -116,7 +117,9 @@ TEST(Gray, DeadRail_IsEndedAsSoonAsWithoutCounters) {
         const Cell c{.protocol = protocol, .size = 1 << 20, .window = 64, .pattern = pattern};
         const uint64_t before = ended_after(c, kind, false, false);
         const uint64_t now = ended_after(c, kind, true, false);
-        EXPECT_LE(now, before + 8 * kMs) << name_of(c) << " " << name_of(kind);  // three rounds
+        // Three rounds, and what others may move meanwhile: the way back of a rail that is dead one way.
+        EXPECT_LE(now, before + 8 * kMs + engine::kOthersQueued * kSecond / kGiga)
+            << name_of(c) << " " << name_of(kind);
       }
 }
 

@@ -160,6 +160,11 @@ std::vector<Cell> chosen_cells() {
       Cell{.protocol = Protocol::kPut, .ratio = 10, .when = When::kStep, .size = 256 * kKiB, .window = 1});
   all.push_back(Cell{.protocol = Protocol::kEager, .ratio = 100, .when = When::kLatency, .size = 8 * kKiB});
   all.push_back(Cell{.ratio = 1, .size = 64 * kKiB, .cpu = Cpu::kBusy});
+  all.push_back(Cell{.protocol = Protocol::kCopy, .ratio = 10, .size = 256 * kKiB, .window = 1});
+  all.push_back(
+      Cell{.protocol = Protocol::kCopy, .ratio = 100, .size = 64 * kKiB, .pattern = Pattern::kRing});
+  all.push_back(Cell{.protocol = Protocol::kPut, .ratio = 100, .size = 4 * kMiB});
+  all.push_back(Cell{.protocol = Protocol::kPut, .ratio = 100, .when = When::kStep, .size = 4 * kMiB});
   all.push_back(Cell{.ratio = 10, .cpu = Cpu::kAway});
   all.push_back(Cell{.ratio = 10, .weights = xfer::Weights::kNominal});
   all.push_back(Cell{.ratio = 10, .weights = xfer::Weights::kGiven});
@@ -178,7 +183,9 @@ std::vector<Cell> few_cells() {
       Cell{.protocol = Protocol::kPut, .ratio = 10},
       Cell{.protocol = Protocol::kPut, .ratio = 10, .when = When::kStep, .size = 256 * kKiB, .window = 1},
       Cell{.ratio = 2, .when = When::kStep, .size = 256 * kKiB, .window = 1},
+      Cell{.protocol = Protocol::kPut, .ratio = 100, .size = 4 * kMiB},
       Cell{.protocol = Protocol::kCopy, .ratio = 10, .size = 256 * kKiB},
+      Cell{.protocol = Protocol::kCopy, .ratio = 10, .size = 256 * kKiB, .window = 1},
       Cell{.protocol = Protocol::kEager, .ratio = 10, .size = 8 * kKiB},
       Cell{.protocol = Protocol::kEager, .ratio = 100, .when = When::kLatency, .size = 8 * kKiB},
       Cell{.ratio = 10, .when = When::kStep},
