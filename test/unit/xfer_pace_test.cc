@@ -136,6 +136,9 @@ TEST(RailPace, WhatWasInFlightBeforeAnotherRailCameUp_TellsNothing) {
   auto& rail = o.p.rails[0];
   auto& choice = o.p.peer.choice;
   choice.rebuild(o.p.peer.rails, 1);
+  TinyPort::Frag before;
+  before.xfer = o.f.xfer;
+  o.pace.begin(before);
   choice.rebuild(o.p.peer.rails, 2);
   o.port.now = 1'000'000'000;
   rail.inflight_bytes = 8 << 20;

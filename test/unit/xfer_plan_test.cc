@@ -372,10 +372,16 @@ TEST(Plan, FirstGrantsOfARailAreShort) {
   }
   const Moving m{.length = 4 * kMi, .left = 4 * kMi, .depth = 2, .rails = 2};
   EXPECT_EQ(next_grant(m, p.rails[1], choice.share(p.rails[1])), 64 * kKi);
-  p.rails[1].goodput.ended_untimed();
+  p.rails[1].goodput.grant_ended();
   EXPECT_EQ(next_grant(m, p.rails[1], choice.share(p.rails[1])), 512 * kKi)
       << "it is as fast as the other one";
   EXPECT_EQ(next_grant(m, p.rails[0], choice.share(p.rails[0])), 64 * kKi) << "nothing is known of that";
+  p.rails[0].limits.failover = false;
+  EXPECT_EQ(next_grant(m, p.rails[0], choice.share(p.rails[0])), 512 * kKi)
+      << "its BTL does not say what ends";
+  p.rails[0].limits.failover = true;
+  const Moving alone{.length = 4 * kMi, .left = 4 * kMi, .depth = 2, .rails = 1};
+  EXPECT_EQ(next_grant(alone, p.rails[0], choice.share(p.rails[0])), kMi) << "there is no other one";
 }
 
 TEST(Plan, OneGrantForAllOfIt) {

@@ -168,6 +168,8 @@ Begun Transfers<P>::begin_send(SendRequest& r) {
     return {};
   }
   x.sent_before = false;
+  if (peer.choice.samples()) [[unlikely]]
+    peer.choice.not_sampled();  // the peer times what it reads
   if (!begin_rendezvous(r)) peer.backlog.unnamed.push_back(&r);
   return {false, true};
 }
@@ -193,14 +195,9 @@ template <class P>
     return Inline::kNo;  // isend() looks at the window
   if (args.mode == SendMode::kSync) return Inline::kNo;
   RailT* const rail = rails_.next_for(peer, args.length);
-  if (!rail) [[unlikely]]
+  if (!rail || peer.choice.samples()) [[unlikely]]
     return Inline::kNo;
   const size_t size = args.length + sizeof(core::MatchHdr);
-  if (peer.choice.samples()) [[unlikely]] {
-    // What is longer than eager messages is read then, and timed by the peer.
-    if (size > peer.eager_limit) peer.choice.not_sampled();
-    return Inline::kNo;
-  }
   if (size > rail->limits.inline_limit) [[unlikely]] {
     // A caller that receives, too, has work while its message is read: then the copies are what takes time.
     if (!args.blocking || size > rail->limits.blocking_limit || p->comm->n_posted != 0) return Inline::kNo;

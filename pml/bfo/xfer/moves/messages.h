@@ -82,11 +82,14 @@ Peer<P>* Transfers<P>::on_fin(const Arrival& a, Bytes in) {
   RecvRequest* const r = recvs_.find_here(Name(h.receiver), a);
   if (!r) return nullptr;
   PeerT& peer = *r->xfer.proc->peer;
-  if (a.rail && h.grant != 0 && (h.flags & core::kFlagFail) == 0) a.rail->goodput.ended_untimed();
   // A FIN may come over another rail than the one it tells of.
-  const LedgerEntry<P>* const l = h.rate != 0 ? Rput<P>::find(*r, h.grant) : nullptr;
-  if (l && a.over(*l->rail, l->epoch))
-    pace_.told(*a.rail, core::rate_of_code(h.rate), l->end - l->begin, (h.flags & core::kFlagAtLeast) != 0);
+  const bool first = a.rail && !a.rail->goodput.grant_has_ended();
+  const LedgerEntry<P>* const l = h.rate != 0 || first ? Rput<P>::find(*r, h.grant) : nullptr;
+  if (l && a.over(*l->rail, l->epoch)) {
+    if ((h.flags & core::kFlagFail) == 0) a.rail->goodput.grant_ended();
+    if (h.rate != 0)
+      pace_.told(*a.rail, core::rate_of_code(h.rate), l->end - l->begin, (h.flags & core::kFlagAtLeast) != 0);
+  }
   if (Rput<P>::whole_written(*this, *r, h, a)) return &peer;
   RecvInput input;
   input.grant = h.grant;

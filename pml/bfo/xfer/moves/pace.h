@@ -35,7 +35,10 @@ class Pace {
   /// Notes that the READ or FRAG `f` is about to be posted, if another rail could have it. Its bytes are not
   /// counted as in flight yet.
   void begin(Frag& f) {
-    if (f.xfer.peer->choice.size() >= 2) begin_of_several(f);
+    if (f.xfer.peer->choice.size() >= 2)
+      begin_of_several(f);
+    else
+      f.xfer.rail->goodput.skipped();
   }
   /// A message to or from `p` is about to be planned.
   void plan(Peer<P>& p) {
@@ -58,7 +61,10 @@ class Pace {
   }
   /// A grant of `bytes` to `rail` goes out.
   void granted(Rail<P>& rail, uint64_t bytes) {
-    if (rail.peer->choice.size() >= 2) begin_timed(rail, bytes);
+    if (rail.peer->choice.size() >= 2)
+      begin_timed(rail, bytes);
+    else
+      rail.goodput.skipped();
   }
   /// The peer, which writes, says that `rail` moves so many Mbit/s. FINs of several grants come at once,
   /// behind the last of the writes: their receiver cannot tell.

@@ -187,10 +187,12 @@ Rail<P>* reader_of(const RailChoice<P>& choice, uint64_t length, bool again) {
 
 // ---- grants, by the receiver, and FRAGs, by the sender
 
-/// Size of the next grant of `m` to `rail`. The rest is cut as ever: longer pieces would be what a rail that
-/// falls to a hundredth has to move before it is known.
+/// Size of the next grant of `m` to `rail`. It cannot be taken back, so that it is short until one has ended
+/// there, if there are other rails that could be lost or slow. The rest is cut as ever: longer pieces would
+/// be what a rail that falls to a hundredth has to move before it is known.
 template <class P>
-uint64_t next_grant(const Moving& m, const Rail<P>& rail, const Share& share) {
+uint64_t next_grant(const Moving& m, const Rail<P>& rail, Share share) {
+  share.proven = share.proven || m.rails <= 1 || !rail.limits.failover || rail.goodput.grant_has_ended();
   const uint64_t usual = usual_grant(rail);
   return fair_piece(equal_piece(m.length, m.rails, usual, m.depth), share);
 }

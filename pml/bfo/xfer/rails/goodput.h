@@ -49,6 +49,10 @@ class Goodput {
 
   /// A piece was posted, as the only one in flight, or behind others, of `ahead` bytes.
   void posted(uint64_t bytes, uint64_t now_ns, bool alone, uint64_t ahead = 0) {
+    if (skipped_) [[unlikely]] {
+      skipped_ = false;
+      if (!alone) untimed();
+    }
     if (!alone) {
       if (served_from_ == kNever) served_from_ = now_ns;
     } else {
@@ -72,6 +76,8 @@ class Goodput {
   }
   /// The same, from the next piece on.
   void untimed() { timed_from(kNever); }
+  /// A piece was posted that is not timed, because no other rail could have had it.
+  void skipped() { skipped_ = true; }
   /// A piece that was posted at `posted_ns` was found to have ended at `now_ns`, by look number `look`; the
   /// look before it was at `looked_ns`, or earlier than all pieces when nobody looked. True: the cost has
   /// changed. `sample` gets the sample before, if it ends with that.
@@ -84,9 +90,9 @@ class Goodput {
     bytes_ -= std::min(bytes_, bytes);
     if (bytes_ == 0) behind_ = Behind::kTimed;
   }
-  /// A piece has ended on it, of which the time is not known here.
-  void ended_untimed() { ended_any_ = true; }
-  bool ended_any() const { return ended_any_; }
+  /// A grant has ended, of which the time is not known here.
+  void grant_ended() { grant_ended_ = true; }
+  bool grant_has_ended() const { return grant_ended_; }
   /// Mbit/s that it is known to move; 0: nothing is known.
   uint64_t moves() const { return rate_; }
   /// The peer has measured it.
@@ -136,7 +142,7 @@ class Goodput {
   /// not kept: it may be the longest one.
   Cost cost_by_age(Cost c, uint64_t looked_ns) const {
     const uint64_t age = age_ns(looked_ns);
-    if (age == 0 || longest_ == 0) return c;
+    if (age == 0 || longest_ == 0 || skipped_) return c;
     const uint64_t longest = behind_ == Behind::kUntimed ? bytes_ + longest_ : longest_;
     if (age > kLateTimes * c.ns(longest)) c = {rate_of(longest, age), 0};
     return c;
@@ -182,10 +188,11 @@ class Goodput {
   bool raised_ = false;  ///< what the first piece proves counts already
   bool try_again_ = false;
   uint8_t try_after_ = kTryAfter;
-  bool guessed_ = false;
   Behind behind_ = Behind::kUntimed;
-  bool told_ = false;       ///< what is known is what the peer has measured
-  bool ended_any_ = false;  ///< a piece that was not timed
+  bool guessed_ : 1 = false;
+  bool told_ : 1 = false;         ///< what is known is what the peer has measured
+  bool skipped_ : 1 = false;      ///< pieces that are not timed were posted since the last one that is
+  bool grant_ended_ : 1 = false;  ///< a grant has ended
 };
 
 inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
@@ -277,6 +284,7 @@ inline void Goodput::test_guess(uint64_t least_ns, uint64_t most_ns) {
   if (least_ns <= 2 * should_ns && should_ns <= 2 * most_ns) return;
   rate_ = 0;
   latency_ns_ = 0;
+  grant_ended_ = false;
 }
 
 /// Falls by half of the difference, rises by an eighth of it: a rail that got slow must not be used much

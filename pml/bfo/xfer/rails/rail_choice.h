@@ -86,10 +86,11 @@ class RailChoice {
   /// The message that spread() has just chosen a rail for is to be sent with a record, and timed.
   bool samples() const { return timed_ != nullptr; }
   void sampled() { timed_ = nullptr; }
-  /// It cannot be timed here: the next one is as late as if its rails were known.
+  /// It is not sent as an eager message, and so cannot be timed: a later one is. Not 128 messages later, or
+  /// in a stream that repeats it would be one of that kind again.
   void not_sampled() {
     timed_ = nullptr;
-    until_sample_ = kSampleEvery;
+    until_sample_ = kSampleEvery - 1;
   }
   RailT* lightest(uint32_t refused, uint64_t bytes);
   /// Would `a` have moved `bytes` more before `b`?
@@ -169,7 +170,7 @@ class RailChoice {
   using Cost = Goodput::Cost;
   bool proven(const RailT& rail) const {
     const Goodput& g = rail.goodput;
-    return fixed() || rail.late == 0 || g.known() || g.least() != 0 || g.ended_any();
+    return fixed() || rail.late == 0 || g.known() || g.least() != 0;
   }
   Share uneven_share(const RailT& rail, uint64_t left) const;
   bool ends_first(const RailT& rail, uint64_t bytes) const;
@@ -218,7 +219,6 @@ class RailChoice {
 /// Usable rails: those that are up; else suspect ones; else one that is being connected, or can be (H18).
 template <class P>
 void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
-  RailT* const untimed = n_ == 1 ? usable_[0] : nullptr;  // what went over it was not timed
   n_ = 0;
   for (const RailState want : {RailState::kUp, RailState::kSuspect}) {
     if (n_ != 0) break;
@@ -238,7 +238,6 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
   news_ = 0;
   advised_ = nullptr;
   timed_ = nullptr;
-  if (untimed && has(untimed)) untimed->goodput.untimed();
   choose_swift();
   if (n_ > 1) weigh();
 }
