@@ -221,7 +221,7 @@ TEST(Verdict, OwnPortReceives_NoVerdictUntilItStops) {
 
 /// What others receive over the port while a path of it is dead: too little, or more than any queue holds.
 TEST(Verdict, PortReceivesWhatIsNoSignOfLife_EndsTheRail) {
-  for (const uint64_t bytes : {100u, 1'000'000u}) {
+  for (const uint64_t bytes : {uint64_t{100}, engine::kOthersQueued}) {
     TwoRails r;
     r.w.b.hca->received = 1;
     r.swallow(r.w.a, r.w.b);
