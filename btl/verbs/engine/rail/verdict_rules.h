@@ -22,7 +22,7 @@ inline constexpr uint64_t kWorkEndsNs = 4'000'000'000;
 /// Others' work that ends with it.
 inline constexpr uint64_t kOthersBytes = 1 << 20;
 /// Others' work that a question may have before it, besides the own: above all what the peer reads, which is
-/// not known here. The longest piece of a READ.
+/// not known here. By default the longest piece of a READ; four times as much may come in.
 inline constexpr uint64_t kOthersQueued = 16 << 20;
 
 /// What comes in at one end of a rail while it is asked about. Each end counts: work needs the way there and
