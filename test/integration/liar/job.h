@@ -37,7 +37,7 @@ inline uint64_t resident_kib() {
 }
 
 inline uint16_t context_id(MPI_Comm comm) {
-  return static_cast<uint16_t>(reinterpret_cast<ompi_communicator_t*>(comm)->c_contextid);
+  return static_cast<uint16_t>(bfo::context_of(*reinterpret_cast<ompi_communicator_t*>(comm)));
 }
 
 struct Job {

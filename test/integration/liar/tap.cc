@@ -98,13 +98,33 @@ int peer_ports(opal_proc_t* proc) {
 // ---- vader, tcp: active messages ----
 mca_btl_active_message_callback_t of_pml[kTagsOfPml];
 
-void active_message(mca_btl_base_module_t* btl, mca_btl_base_tag_t tag, mca_btl_base_descriptor_t* des,
-                    void*) {
+// What a callback gets differs between releases: tag, message and pointer, or a message that has all three.
+template <class Message>
+const Message& message_of(const Message* message) {
+  return *message;
+}
+template <class Message>
+const Message& message_of(mca_btl_base_tag_t, const Message* message, const void*) {
+  return *message;
+}
+template <class Message>
+uint8_t tag_of(const Message* message) {
+  return message->tag;
+}
+template <class Message>
+uint8_t tag_of(mca_btl_base_tag_t tag, const Message*, const void*) {
+  return tag;
+}
+
+template <class... Args>
+void active_message(mca_btl_base_module_t* btl, Args... args) {
   Tap& tap = Tap::one();
-  if (des->des_segment_count > 0)
-    tap.note(true, tag, des->des_segments[0].seg_addr.pval, des->des_segments[0].seg_len);
-  const mca_btl_active_message_callback_t& next = of_pml[tag - MCA_BTL_TAG_PML];
-  if (!tap.keeps(tag) && next.cbfunc != nullptr) next.cbfunc(btl, tag, des, next.cbdata);
+  const auto& message = message_of(args...);
+  const uint8_t tag = tag_of(args...);
+  if (message.des_segment_count > 0)
+    tap.note(true, tag, message.des_segments[0].seg_addr.pval, message.des_segments[0].seg_len);
+  const auto next = of_pml[tag - MCA_BTL_TAG_PML].cbfunc;
+  if (!tap.keeps(tag) && next != nullptr) next(btl, args...);
 }
 
 // ---- what is sent with descriptors, or at once, by any BTL ----
