@@ -59,6 +59,14 @@ def named(text):
 SHARED = named("vader")
 
 
+def by_agent(agent):
+    """(MCA parameters, environment) with which the launcher starts its daemons by `agent`, which makes hosts of one machine."""
+    if RELEASE.startswith("4."):
+        return [("plm_rsh_agent", agent), ("oob_tcp_if_include", "lo"), ("orte_keep_fqdn_hostnames", 1)], {}
+    # Daemons from 5.0 on do not talk over lo.
+    return [], {"PRTE_MCA_plm_ssh_agent": agent, "PRTE_MCA_prte_keep_fqdn_hostnames": "1"}
+
+
 class Result:
     """What a finished job left: exit code (None: killed at the limit), output, seconds, events, counters."""
 
