@@ -164,6 +164,7 @@ std::vector<Cell> chosen_cells() {
   all.push_back(
       Cell{.protocol = Protocol::kCopy, .ratio = 100, .size = 64 * kKiB, .pattern = Pattern::kRing});
   all.push_back(Cell{.protocol = Protocol::kPut, .ratio = 100, .size = 4 * kMiB});
+  all.push_back(Cell{.protocol = Protocol::kPut, .ratio = 10, .size = 4 * kMiB, .batch = true});
   all.push_back(Cell{.protocol = Protocol::kPut, .ratio = 100, .when = When::kStep, .size = 4 * kMiB});
   all.push_back(Cell{.ratio = 10, .cpu = Cpu::kAway});
   all.push_back(Cell{.ratio = 10, .weights = xfer::Weights::kNominal});
@@ -184,6 +185,7 @@ std::vector<Cell> few_cells() {
       Cell{.protocol = Protocol::kPut, .ratio = 10, .when = When::kStep, .size = 256 * kKiB, .window = 1},
       Cell{.ratio = 2, .when = When::kStep, .size = 256 * kKiB, .window = 1},
       Cell{.protocol = Protocol::kPut, .ratio = 100, .size = 4 * kMiB},
+      Cell{.protocol = Protocol::kPut, .ratio = 10, .size = 4 * kMiB, .batch = true},
       Cell{.protocol = Protocol::kCopy, .ratio = 10, .size = 256 * kKiB},
       Cell{.protocol = Protocol::kCopy, .ratio = 10, .size = 256 * kKiB, .window = 1},
       Cell{.protocol = Protocol::kEager, .ratio = 10, .size = 8 * kKiB},

@@ -155,9 +155,9 @@ TEST(Goodput, AgeOfWhatIsInFlightBoundsTheRate) {
   wire.move(g, 40, 4);
   const uint64_t now = wire.now;
   g.posted(kPiece, now, true);
-  EXPECT_EQ(g.cost_by_age(g.cost(), now).rate, g.cost().rate) << "nobody has looked since";
-  EXPECT_EQ(g.cost_by_age(g.cost(), now + 3 * wire.piece_ns()).rate, g.cost().rate) << "not late yet";
-  EXPECT_LE(g.cost_by_age(g.cost(), now + 100 * wire.piece_ns()).rate, 8000u / 90);
+  EXPECT_EQ(g.cost_by_age(g.cost(), now, kPiece).rate, g.cost().rate) << "nobody has looked since";
+  EXPECT_EQ(g.cost_by_age(g.cost(), now + 3 * wire.piece_ns(), kPiece).rate, g.cost().rate) << "not late yet";
+  EXPECT_LE(g.cost_by_age(g.cost(), now + 100 * wire.piece_ns(), kPiece).rate, 8000u / 90);
 }
 
 /// 512 KiB take eight times as long as the piece behind them, which is not served yet.
@@ -168,10 +168,29 @@ TEST(Goodput, ShortPieceBehindALongOne_DoesNotMakeThatLate) {
   const uint64_t now = wire.now;
   g.posted(8 * kPiece, now, true);
   g.posted(kPiece / 2, now, false);
-  EXPECT_EQ(g.cost_by_age(g.cost(), now + 8 * wire.piece_ns()).rate, g.cost().rate);
-  EXPECT_LE(g.cost_by_age(g.cost(), now + 800 * wire.piece_ns()).rate, 8000u / 90) << "now it is late";
+  EXPECT_EQ(g.cost_by_age(g.cost(), now + 8 * wire.piece_ns(), kPiece).rate, g.cost().rate);
+  EXPECT_LE(g.cost_by_age(g.cost(), now + 800 * wire.piece_ns(), kPiece).rate, 8000u / 90)
+      << "now it is late";
   g.posted(kPiece, now, true);
-  EXPECT_LT(g.cost_by_age(g.cost(), now + 8 * wire.piece_ns()).rate, 2000u) << "the rail was empty";
+  EXPECT_LT(g.cost_by_age(g.cost(), now + 8 * wire.piece_ns(), kPiece).rate, 2000u) << "the rail was empty";
+}
+
+/// What is granted ends behind all that is in flight, as far as its receiver sees: sixteen pieces are not
+/// late when one of them would be.
+TEST(Goodput, FinOfAGrantComesBehindAllThatIsInFlight) {
+  Goodput g;
+  Wire wire(8000);
+  wire.move(g, 40, 4);
+  const uint64_t now = wire.now;
+  for (uint64_t i = 0; i < 16; ++i) g.granted(kPiece, now, i * kPiece);
+  const auto rate = [&](uint64_t pieces, uint64_t in_flight) {
+    return g.cost_by_age(g.cost(), now + pieces * wire.piece_ns(), in_flight * kPiece).rate;
+  };
+  EXPECT_EQ(rate(40, 16), g.cost().rate);
+  EXPECT_LE(rate(1600, 16), 8000u / 90) << "now it is late";
+  EXPECT_LT(rate(40, 1), 2000u) << "all others have ended";
+  g.posted(kPiece, now, true);
+  EXPECT_LT(rate(40, 16), 2000u) << "the rail was empty, and this one is seen to end by itself";
 }
 
 /// One bad piece may have made it look slow: the first try comes soon, and each that finds it slow doubles

@@ -109,7 +109,7 @@ TEST(RailPace, EagerMessageBehindAReadIsNotTimed) {
   o.port.now += 1'000'000;
   EXPECT_EQ(o.pace.begin_sample(rail, 300), 0u);
   EXPECT_EQ(rail.goodput.age_ns(o.port.now), 1'000'000u);
-  EXPECT_GT(rail.goodput.cost_by_age({1000, 0}, o.port.now).rate, 500u);
+  EXPECT_GT(rail.goodput.cost_by_age({1000, 0}, o.port.now, rail.inflight_bytes).rate, 500u);
   rail.inflight_bytes = 0;
   EXPECT_EQ(o.pace.begin_sample(rail, 300), o.port.now);
 }
@@ -217,11 +217,15 @@ TEST(RailPace, WhatIsAheadAtAReceiverOfGrants_Ends) {
   rail.goodput.untimed();
   rail.inflight_bytes = kAhead;
   o.pace.granted(rail, 65'536);
+  rail.inflight_bytes += 65'536;
   const auto late = [&](uint64_t ms) {
-    return rail.goodput.cost_by_age({8000, 0}, o.port.now + ms * 1'000'000).rate < 8000;
+    return rail.goodput.cost_by_age({8000, 0}, o.port.now + ms * 1'000'000, rail.inflight_bytes).rate < 8000;
   };
   EXPECT_FALSE(late(500)) << "it takes 268 ms";
-  for (uint64_t left = kAhead; left != 0; left -= 1 << 20) o.pace.told(rail, 8000, 1 << 20);
+  for (uint64_t left = kAhead; left != 0; left -= 1 << 20) {
+    rail.inflight_bytes -= 1 << 20;
+    o.pace.told(rail, 8000, 1 << 20);
+  }
   EXPECT_TRUE(late(500));
 }
 

@@ -61,10 +61,10 @@ class Pace {
   }
   /// A grant of `bytes` to `rail` goes out.
   void granted(Rail<P>& rail, uint64_t bytes) {
-    if (rail.peer->choice.size() >= 2)
-      begin_timed(rail, bytes);
-    else
-      rail.goodput.skipped();
+    if (rail.peer->choice.size() < 2) return rail.goodput.skipped();
+    const uint64_t now = port_.now_ns();
+    rail.goodput.granted(bytes, now, rail.inflight_bytes);
+    watch(rail, bytes, now, kWatchNs);
   }
   /// The peer, which writes, says that `rail` moves so many Mbit/s. FINs of several grants come at once,
   /// behind the last of the writes: their receiver cannot tell.
@@ -97,6 +97,7 @@ class Pace {
     settle_preferred(p);
   }
   uint64_t begin_timed(Rail<P>& rail, uint64_t bytes, uint64_t watch_ns = kWatchNs);
+  void watch(Rail<P>& rail, uint64_t bytes, uint64_t now_ns, uint64_t watch_ns);
   /// Where the bytes of a timed piece went; how many they were is a guess.
   enum class Way : uint8_t { kIn, kOut, kGuessed };
   void measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, Way way);
@@ -139,12 +140,18 @@ template <class P>
 uint64_t Pace<P>::begin_timed(Rail<P>& rail, uint64_t bytes, uint64_t watch_ns) {
   const uint64_t now = port_.now_ns();
   rail.goodput.posted(bytes, now, rail.inflight_bytes == 0, rail.inflight_bytes);
+  watch(rail, bytes, now, watch_ns);
+  return now;
+}
+
+/// Looks read the clock until it should have ended.
+template <class P>
+void Pace<P>::watch(Rail<P>& rail, uint64_t bytes, uint64_t now_ns, uint64_t watch_ns) {
   rail.peer->choice.looked(looked_ns_.load(std::memory_order_relaxed));
   const uint64_t lasts_ns = std::min(2 * rail.goodput.lasts_ns(rail.inflight_bytes + bytes), kMostWatchNs);
-  const uint64_t until = now + std::max(watch_ns, lasts_ns);
+  const uint64_t until = now_ns + std::max(watch_ns, lasts_ns);
   if (until > watch_until_.load(std::memory_order_relaxed))
     watch_until_.store(until, std::memory_order_relaxed);
-  return now;
 }
 
 /// A timed piece has ended well.

@@ -58,12 +58,19 @@ class Goodput {
     } else {
       served_from_ = now_ns;
       behind_ = Behind::kTimed;
+      together_ = false;
       if (known() && try_after_ < kTryAfterMost && forgotten(cost().ns(bytes), now_ns)) ++try_after_;
     }
     last_ns_ = now_ns;
     try_again_ = false;
     if (longest_ == 0 && behind_ == Behind::kUntimed) bytes_ = ahead;
     longest_ = alone ? bytes : std::max(longest_, bytes);
+  }
+  /// The same of a grant. Its FIN comes behind all that the peer has posted over the rail by then: what is in
+  /// flight is seen to end together.
+  void granted(uint64_t bytes, uint64_t now_ns, uint64_t ahead) {
+    posted(bytes, now_ns, ahead == 0, ahead);
+    together_ = true;
   }
   /// Until now its pieces were not timed: how long what is in flight is, and since when it is served, is not
   /// known.
@@ -137,13 +144,15 @@ class Goodput {
   uint64_t age_ns(uint64_t looked_ns) const {
     return looked_ns > served_from_ ? looked_ns - served_from_ : 0;
   }
-  /// The same, of a rail with something in flight that had not ended at the last look: what is much later
-  /// than it should be proves that the rail is slower, before it ends. Which of its pieces is served now is
-  /// not kept: it may be the longest one.
-  Cost cost_by_age(Cost c, uint64_t looked_ns) const {
+  /// The same, of a rail with `in_flight` bytes that had not ended at the last look: what is much later than
+  /// it should be proves that the rail is slower, before it ends. Which of its pieces is served now is not
+  /// kept: it may be the longest one.
+  Cost cost_by_age(Cost c, uint64_t looked_ns, uint64_t in_flight) const {
     const uint64_t age = age_ns(looked_ns);
     if (age == 0 || longest_ == 0 || skipped_) return c;
-    const uint64_t longest = behind_ == Behind::kUntimed ? bytes_ + longest_ : longest_;
+    const uint64_t longest = together_                     ? in_flight
+                             : behind_ == Behind::kUntimed ? bytes_ + longest_
+                                                           : longest_;
     if (age > kLateTimes * c.ns(longest)) c = {rate_of(longest, age), 0};
     return c;
   }
@@ -193,6 +202,7 @@ class Goodput {
   bool told_ : 1 = false;         ///< what is known is what the peer has measured
   bool skipped_ : 1 = false;      ///< pieces that are not timed were posted since the last one that is
   bool grant_ended_ : 1 = false;  ///< a grant has ended
+  bool together_ : 1 = false;     ///< grants were sent since the rail was empty
 };
 
 inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,

@@ -179,7 +179,7 @@ class RailChoice {
     const Cost c = estimate(rail).cost;
     // Of a rail that keeps up no piece is timed: what is in flight has no age.
     const bool timed = rail.inflight_bytes != 0 && rail.late != 0 && !fixed();
-    return timed ? rail.goodput.cost_by_age(c, looked_ns_) : c;
+    return timed ? rail.goodput.cost_by_age(c, looked_ns_, rail.inflight_bytes) : c;
   }
   uint64_t end_ns(const RailT& rail, uint64_t bytes) const {
     const Cost c = cost_now(rail);
