@@ -43,9 +43,10 @@ class World {
     bool sendi = true;
     bool get = false;
     bool put = false;
-    bool own = false;       ///< ranks know themselves
-    bool loopback = false;  ///< deliver inside the send call, as the self BTL does
-    bool rdma_now = false;  ///< PUTs and READs end inside the call
+    bool own = false;        ///< ranks know themselves
+    bool strangers = false;  ///< rails begin as ones that are being connected, which take everything
+    bool loopback = false;   ///< deliver inside the send call, as the self BTL does
+    bool rdma_now = false;   ///< PUTs and READs end inside the call
     size_t eager = 256;
     size_t longest_inline = SIZE_MAX;
     size_t longest_blocking = 0;

@@ -23,7 +23,10 @@ void Failover<P>::begin(RailT& r, RailState state, RailName name) {
   PeerT& p = *r.peer;
   r.state = state;
   r.name = name;
-  if (state == RailState::kUp || state == RailState::kSuspect) r.up_epoch = name.epoch;
+  if (state == RailState::kUp || state == RailState::kSuspect) {
+    r.up_epoch = name.epoch;
+    p.first_contact.met(base_.port.now_ns());
+  }
   rebuild(p);
   base_.failing.met(r);
   // Messages may have come over the rail before this process had a record of the peer. An epoch that closed
@@ -75,6 +78,7 @@ void Failover<P>::up(RailT* rail, const RailEvent& ev) {
   rail->name = ev.name;
   rail->up_epoch = ev.name.epoch;
   rail->state = RailState::kUp;
+  p.first_contact.met(base_.port.now_ns());
   if (ev.name.epoch > rail->peer_closed_epoch + 1) {  // both sides have one epoch at a time
     rail->peer_closed_epoch = ev.name.epoch - 1;
     moves_.reads_over(*rail);

@@ -78,12 +78,32 @@ template <class P>
 /// Post the RNDV or RGET of this round. It may be posted several times in one round; the receiver keeps one.
 template <class P>
 [[gnu::always_inline]] inline bool Transfers<P>::open(SendRequest& r) {
+  PeerT& p = *r.xfer.proc->peer;
+  if (!p.first_contact.over() && waits_for_rails(p)) [[unlikely]]
+    return false;
   bool refused = false;
   if (Offer<P>::open(*this, r, refused)) [[likely]] {
     if (r.xfer.rndv) base_.records.note_opened(r);  // to oneself: the request may be complete
     return true;
   }
   return !refused && open_rndv(r);
+}
+
+/// Does a message that is there now wait until more rails of `p` are up? Rails of BTLs without the contract
+/// are always up. Nothing has asked for a connection if nothing was sent: the first rail brings the others.
+template <class P>
+[[gnu::cold, gnu::noinline]] bool Transfers<P>::waits_for_rails(PeerT& p) {
+  unsigned up = 0;
+  unsigned coming = 0;
+  for (unsigned i = 0; i < p.n_rails; ++i) {
+    const RailT& rail = p.rails[i];
+    up += rail.state == RailState::kUp || rail.state == RailState::kSuspect;
+    coming += rail.state == RailState::kIdle || rail.state == RailState::kConnecting;
+  }
+  const bool waited = p.first_contact.waited();
+  if (!p.first_contact.waits(up, coming, base_.port.now_ns(), rails_.patience())) return false;
+  if (!waited && up == 0 && !p.choice.empty()) base_.port.connect(p.choice[0].handle);
+  return true;
 }
 
 template <class P>

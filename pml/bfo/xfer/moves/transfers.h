@@ -118,6 +118,7 @@ struct Transfers {
   bool begin_rendezvous(SendRequest& r);
   bool nameless(SendRequest& r, SendRndv<P>* rndv);
   bool open(SendRequest& r);
+  bool waits_for_rails(PeerT& p);
   bool open_rndv(SendRequest& r);
   /// `r` was matched with an RNDV or RGET of `p`. True: what waits for the peer is to be posted.
   bool begin_recv(RecvRequest& r, ProcT& p, const Arrival& a, const Opened& o);

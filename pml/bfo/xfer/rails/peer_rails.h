@@ -8,6 +8,7 @@
 
 #include "pml/bfo/xfer/rails/backlog.h"
 #include "pml/bfo/xfer/rails/completions.h"
+#include "pml/bfo/xfer/rails/first_contact.h"
 #include "pml/bfo/xfer/rails/rail_choice.h"
 #include "pml/bfo/xfer/rails/rail_state.h"
 
@@ -16,6 +17,7 @@ namespace bfo::xfer {
 template <class P>
 struct PeerRails {
   uint8_t n_rails = 0;
+  FirstContact first_contact;
   RailSet<P> rails;
   size_t eager_limit = 0;      ///< largest of its rails
   RailChoice<P> choice;        ///< of the rails that are usable now

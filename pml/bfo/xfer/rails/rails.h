@@ -93,6 +93,7 @@ class Rails {
   /// Common to the rails of all peers.
   Weighing& weighing() { return weighing_; }
   const Weighing& weighing() const { return weighing_; }
+  Patience& patience() { return patience_; }
 
   // ---- a rail that may deliver a message inside the call that posts it (self)
   /// A message of the user, or its header, is posted on `rail`; over() when the call is over.
@@ -115,6 +116,7 @@ class Rails {
   Base<P>& base_;
   StoredMessages<P> stored_;
   Weighing weighing_{base_.config.weights, {}};
+  Patience patience_;
   uint64_t frags_out_ = 0;
   bool at_once_ = false;
 };
