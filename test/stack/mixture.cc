@@ -187,6 +187,7 @@ Scenario scenario_of(const Cell& c, uint64_t rate) {
   m.processor.copy_rate = 8'000'000'000;
   if (c.cpu == Cpu::kAway) m.processor.poll_ns = 2 * kMs;
   m.fabric.jitter_ns = 0;
+  m.connect_wait_ns = 500 * kMs;
   m.fabric.no_bytes = true;
   s.program.comms.push_back(sim::CommPlan{0, 0, -1, 0});
   s.program.procs = m.procs;

@@ -151,6 +151,7 @@ void Process::begin() {
   c.rdma_depth = m.pipeline;
   c.short_limit = m.short_limit;
   c.degraded_ns = m.degraded_ns;
+  c.connect_wait_ns = m.connect_wait_ns;
   c.weights = m.weights;
   c.use_get = m.use_get;
   c.use_put = m.use_put;

@@ -102,6 +102,7 @@ struct Machine {
   uint32_t rdma_frag = 4096;
   uint64_t park_ns = 300 * kSecond;
   uint64_t degraded_ns = kSecond;
+  uint64_t connect_wait_ns = 0;
   // the BTL
   uint32_t send_depth = 32;
   uint32_t receive_depth = 64;

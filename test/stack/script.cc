@@ -49,6 +49,7 @@ void each_number(M& m, F f) {
   f("rdma_frag", m.rdma_frag);
   f("park_ns", m.park_ns);
   f("degraded_ns", m.degraded_ns);
+  f("connect_wait_ns", m.connect_wait_ns);
   f("send_depth", m.send_depth);
   f("receive_depth", m.receive_depth);
   f("receive_first", m.receive_first);

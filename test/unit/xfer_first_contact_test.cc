@@ -13,6 +13,7 @@ namespace {
 using xfer::FirstContact;
 
 constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kWait = 500 * kMs;
 
 /// Rails that read, none of which is up.
 struct Strangers : World {
@@ -21,6 +22,7 @@ struct Strangers : World {
     World::Options o = reads();
     o.rails = rails;
     o.strangers = true;
+    o.config.connect_wait_ns = kWait;
     return o;
   }
   void connect(int r) {
@@ -71,10 +73,10 @@ TEST(FirstContact, ShortMessages_DoNotWait) {
 TEST(FirstContact, RailThatDoesNotCome_IsWaitedForOnce) {
   Strangers w;
   w.isend(0, 1, 1, pattern(50000, 1));
-  w.turn(500 * kMs);
+  w.turn(900 * kMs);
   EXPECT_TRUE(w.flights.empty()) << "no rail is up";
   w.connect(0);
-  w.turn(FirstContact::kOthersNs - 1);
+  w.turn(kWait - 1);
   EXPECT_TRUE(w.flights.empty());
   w.turn(1);
   ASSERT_EQ(w.flights.size(), 1u);
@@ -86,7 +88,7 @@ TEST(FirstContact, RailThatDoesNotCome_IsWaitedForOnce) {
 TEST(FirstContact, NoRailComes_TheHeaderIsLeftToTheBtl) {
   Strangers w;
   w.isend(0, 1, 1, pattern(50000, 1));
-  w.turn(FirstContact::kFirstRailNs - 1);
+  w.turn(FirstContact::kFirstRail * kWait - 1);
   EXPECT_TRUE(w.flights.empty());
   w.turn(1);
   EXPECT_EQ(w.flights.size(), 1u);
@@ -98,26 +100,34 @@ TEST(FirstContact, OneRail_NothingWaits) {
   EXPECT_EQ(w.flights.size(), 1u);
 }
 
+TEST(FirstContact, NoTimeIsGiven_NothingWaits) {
+  World::Options o = Strangers::options_of(2);
+  o.config.connect_wait_ns = 0;
+  World w(o);
+  w.isend(0, 1, 1, pattern(50000, 1));
+  EXPECT_EQ(w.flights.size(), 1u);
+}
+
 /// Of many peers with a dead rail each would cost that time.
 TEST(FirstContact, AfterAWaitInVain_TheNextIsShort) {
   xfer::Patience patience;
-  for (const uint64_t bound : {FirstContact::kOthersNs, FirstContact::kInVainNs}) {
+  for (const uint64_t bound : {kWait, kWait / FirstContact::kInVain}) {
     FirstContact c;
     c.met(7);
-    EXPECT_TRUE(c.waits(1, 1, 7, patience));
-    EXPECT_TRUE(c.waits(1, 1, 6 + bound, patience));
-    EXPECT_FALSE(c.waits(1, 1, 7 + bound, patience));
+    EXPECT_TRUE(c.waits(1, 1, 7, kWait, patience));
+    EXPECT_TRUE(c.waits(1, 1, 6 + bound, kWait, patience));
+    EXPECT_FALSE(c.waits(1, 1, 7 + bound, kWait, patience));
     EXPECT_TRUE(c.over());
     EXPECT_TRUE(patience.in_vain);
   }
   FirstContact late;  // the rails were there before the first message
   late.met(0);
-  EXPECT_FALSE(late.waits(1, 1, FirstContact::kOthersNs, patience));
+  EXPECT_FALSE(late.waits(1, 1, kWait, kWait, patience));
   EXPECT_TRUE(patience.in_vain);
   FirstContact good;
   good.met(0);
-  EXPECT_TRUE(good.waits(1, 1, 1, patience));
-  EXPECT_FALSE(good.waits(2, 0, 2, patience));
+  EXPECT_TRUE(good.waits(1, 1, 1, kWait, patience));
+  EXPECT_FALSE(good.waits(2, 0, 2, kWait, patience));
   EXPECT_FALSE(patience.in_vain);
 }
 

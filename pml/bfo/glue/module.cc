@@ -46,6 +46,7 @@ xfer::Config engine_config(const Params& params) {
   config.send_depth = static_cast<uint32_t>(params.send_pipeline_depth);
   config.rdma_depth = static_cast<uint32_t>(params.recv_pipeline_depth);
   config.short_limit = static_cast<size_t>(params.short_limit);
+  config.connect_wait_ns = static_cast<uint64_t>(params.connect_wait) * 1'000'000u;
   config.degraded_ns = static_cast<uint64_t>(params.degraded_time) * 1'000'000u;
   config.use_get = params.use_get;
   config.use_put = params.use_put;

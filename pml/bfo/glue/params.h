@@ -39,6 +39,7 @@ struct Params {
   char* version;             ///< of this build; nobody can set it
   char* event_file;          ///< one JSON line per failover or return of a rail is appended; empty = none
   char* event_dir;           ///< the same, to a file per host and job in this folder; empty = none
+  int connect_wait;          ///< milliseconds long messages wait for rails at the first contact
   int degraded_time;         ///< milliseconds until a slow rail is called degraded; 0 = never
   int event_limit;           ///< MiB until the event file gets no further line; 0 = no limit
 };

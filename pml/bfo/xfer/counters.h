@@ -39,6 +39,7 @@ struct Config {
   bool use_get = true;
   bool use_put = true;
   uint64_t degraded_ns = 1'000'000'000;  ///< a rail that is low for so long is degraded (degraded.h); 0: none
+  uint64_t connect_wait_ns = 0;  ///< long messages wait so long at the first contact (first_contact.h)
   AnySource any_source_on_loss = AnySource::kError;
   Weights weights = Weights::kMeasured;
   bool trace_plans = false;  ///< Port::trace_plan() is called for each piece of a long message

@@ -101,7 +101,9 @@ template <class P>
     coming += rail.state == RailState::kIdle || rail.state == RailState::kConnecting;
   }
   const bool waited = p.first_contact.waited();
-  if (!p.first_contact.waits(up, coming, base_.port.now_ns(), rails_.patience())) return false;
+  if (!p.first_contact.waits(up, coming, base_.port.now_ns(), base_.config.connect_wait_ns,
+                             rails_.patience()))
+    return false;
   if (!waited && up == 0 && !p.choice.empty()) base_.port.connect(p.choice[0].handle);
   return true;
 }

@@ -19,10 +19,9 @@ struct Patience {
 
 class FirstContact {
  public:
-  /// Without any rail a message gets nowhere, but its BTL can keep it.
-  static constexpr uint64_t kFirstRailNs = 1'000'000'000;
-  static constexpr uint64_t kOthersNs = 50'000'000;  ///< from the first rail on, for the others
-  static constexpr uint64_t kInVainNs = 2'000'000;   ///< the same, after a wait in vain
+  /// Without any rail a message gets nowhere, but its BTL can keep it: it waits so many times as long.
+  static constexpr uint64_t kFirstRail = 2;
+  static constexpr uint64_t kInVain = 100;  ///< after a wait in vain only this part of the time
 
   /// No message waits any more.
   bool over() const { return over_; }
@@ -33,17 +32,17 @@ class FirstContact {
     if (!met_) met_ns_ = now_ns;
     met_ = true;
   }
-  /// Does a message that is there now wait? `up` of its rails are, `coming` may be soon.
-  bool waits(unsigned up, unsigned coming, uint64_t now_ns, Patience& patience) {
+  /// Does a message that is there now wait? `up` of its rails are, `coming` may be soon. `wait_ns`: from the
+  /// first rail on, for the others.
+  bool waits(unsigned up, unsigned coming, uint64_t now_ns, uint64_t wait_ns, Patience& patience) {
     if (over_) return false;
-    const bool waited = waited_;
-    if (!waited) since_ns_ = now_ns;
+    if (!waited_) since_ns_ = now_ns;
     if (coming != 0 && up + coming > 1) {
       const uint64_t from = up != 0 ? met_ns_ : since_ns_;
-      const uint64_t most = up == 0 ? kFirstRailNs : patience.in_vain ? kInVainNs : kOthersNs;
+      const uint64_t most = up == 0 ? wait_ns * kFirstRail : patience.in_vain ? wait_ns / kInVain : wait_ns;
       if (now_ns - from < most) return waited_ = true;
     }
-    if (waited) patience.in_vain = coming != 0;
+    if (waited_) patience.in_vain = coming != 0;
     over_ = true;
     return false;
   }
