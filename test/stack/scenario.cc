@@ -81,8 +81,8 @@ void make_machine(sim::Prng& d, const Flavor& f, Machine& m) {
   m.may_fail = f.may_fail || f.dies_in_a_call || f.memory;
   if (f.tune != nullptr) f.tune(d, m);
   // not drawn: the other seeds stay what they are
-  if (sim::mix(m.seed, 0xc0) % 2 == 0)
-    m.connect_wait_ns = sim::mix(m.seed, 0xc1) % 2 == 0 ? 50 * kMs : 200 * kUs;
+  if (sim::mix(m.seed, 0x1be) % 2 == 0)
+    m.connect_wait_ns = sim::mix(m.seed, 0x1bf) % 2 == 0 ? 50 * kMs : 200 * kUs;
   if (sim::mix(m.seed, 0xb10c) % 3 == 0) m.blocking_limit = (m.eager_limit + m.max_send) / 2;
 }
 
