@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "test/conformance/mpi/player/rng.h"
 #include "test/conformance/mpi/player/side.h"
@@ -30,6 +31,23 @@ Layout layout_of(const Side& side) {
   return Layout(side.type()->super, static_cast<size_t>(side.count()), side.address());
 }
 
+// The same but for the padding of long doubles where Open MPI does not carry it.
+bool same_memory(const Side& side, Bytes is, Bytes wanted) {
+  if (is == wanted) return true;
+  side.blank_padding(&is);
+  side.blank_padding(&wanted);
+  return is == wanted;
+}
+
+bool same_stream(const Side& side, const Bytes& is, const Bytes& wanted) {
+  if (is == wanted) return true;
+  Bytes here = side.memory();
+  Bytes there = here;
+  side.scatter(is, &here);
+  side.scatter(wanted, &there);
+  return same_memory(side, std::move(here), std::move(there));
+}
+
 std::string wrongly_sent(Side& side, uint64_t seed) {
   side.refill(seed);
   const Bytes wanted = side.gather(side.memory());
@@ -37,7 +55,7 @@ std::string wrongly_sent(Side& side, uint64_t seed) {
   int position = 0;
   MPI_Pack(side.address(), side.count(), side.type(), got.data(), static_cast<int>(got.size()), &position,
            MPI_COMM_SELF);
-  if (got != wanted) return "packed wrongly by Open MPI";
+  if (!same_stream(side, got, wanted)) return "packed wrongly by Open MPI";
   got.assign(wanted.size(), 0);
   Cursor cursor;
   cursor.gather(layout_of(side), got.data(), got.size());
@@ -53,7 +71,7 @@ std::string wrongly_received(Side& side, uint64_t seed) {
   int position = 0;
   MPI_Unpack(stream.data(), static_cast<int>(stream.size()), &position, side.address(), side.count(),
              side.type(), MPI_COMM_SELF);
-  if (side.memory() != wanted) return "unpacked wrongly by Open MPI";
+  if (!same_memory(side, side.memory(), wanted)) return "unpacked wrongly by Open MPI";
   side.refill(~seed);
   Cursor cursor;
   cursor.scatter(layout_of(side), stream.data(), stream.size());
@@ -116,6 +134,29 @@ TEST(Shapes, StrideOfMinusOneByte_IsAnotherTypeForOpenMpiItself) {
   EXPECT_EQ(places_packed(type), " 0 -2 -4 -6");
   MPI_Type_create_hvector(2, 2, -2, MPI_BYTE, &type);
   EXPECT_EQ(places_packed(type), " 0 1 -2 -1");
+}
+
+// libmpi of 5.0 takes other bytes, or dies, when a complex number follows the one before it by whole numbers
+// and a half; every other distance is right, and so are other releases.
+TEST(Shapes, ComplexNumbersHalfAnElementApart_ArePackedWronglyByOpenMpi5Itself) {
+  constexpr int kSize = 16;
+  for (int stride = kSize; stride < 3 * kSize; ++stride) {
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    MPI_Type_create_hvector(2, 1, stride, MPI_C_DOUBLE_COMPLEX, &type);
+    MPI_Type_commit(&type);
+    char buffer[4 * kSize];
+    for (int i = 0; i < 4 * kSize; ++i) buffer[i] = static_cast<char>(i);
+    char packed[2 * kSize];
+    int size = 0;
+    MPI_Pack(buffer, 1, type, packed, sizeof(packed), &size, MPI_COMM_SELF);
+    MPI_Type_free(&type);
+    bool right = true;
+    for (int i = 0; i < kSize; ++i)
+      right &= packed[i] == buffer[i] && packed[kSize + i] == buffer[stride + i];
+    if (!right) std::printf("hvector(2, 1, %d, MPI_C_DOUBLE_COMPLEX): packed wrongly\n", stride);
+    // A libmpi of 5.0 that knows better is welcome.
+    EXPECT_TRUE(right || (OMPI_MAJOR_VERSION == 5 && stride % kSize == kSize / 2)) << stride;
+  }
 }
 
 }  // namespace
