@@ -165,6 +165,7 @@ std::vector<Cell> chosen_cells() {
       Cell{.protocol = Protocol::kCopy, .ratio = 100, .size = 64 * kKiB, .pattern = Pattern::kRing});
   all.push_back(Cell{.protocol = Protocol::kPut, .ratio = 100, .size = 4 * kMiB});
   all.push_back(Cell{.protocol = Protocol::kPut, .ratio = 10, .size = 4 * kMiB, .batch = true});
+  all.push_back(Cell{.protocol = Protocol::kPut, .ratio = 100, .when = When::kLatency, .window = 64});
   all.push_back(Cell{.protocol = Protocol::kPut, .ratio = 100, .when = When::kStep, .size = 4 * kMiB});
   all.push_back(Cell{.ratio = 10, .cpu = Cpu::kAway});
   all.push_back(Cell{.ratio = 10, .weights = xfer::Weights::kNominal});

@@ -233,5 +233,85 @@ TEST(Order, AnyOrderOfRails_AnAnswerComesAfterTheEnd) {
   }
 }
 
+// ---- writes over rails that are not equal
+
+constexpr size_t kWritten = 512 * 1024;
+
+World::Options written() {
+  World::Options o = writes();
+  o.rdma_frag = 65536;
+  return o;
+}
+
+/// Rank 0 takes rail 1 to move `mbits` Mbit/s, and rail 0 ten thousand. Eight messages are granted.
+std::vector<Transfer> granted(World& w, uint64_t mbits) {
+  meet(w);
+  auto& peer = *w.rail(0, 1, 0)->peer;
+  w.rail(0, 1, 0)->goodput.told(10'000, w.now);
+  w.rail(0, 1, 1)->goodput.told(mbits, w.now);
+  for (int i = 0; i < 3; ++i) peer.choice.weigh();
+  EXPECT_EQ(peer.choice.uneven(), mbits != 10'000);
+  std::vector<Transfer> all;
+  for (int i = 0; i < 8; ++i) all.push_back(transfer(w, kWritten));
+  const auto header = [](const Flight& f) { return f.kind == Flight::Kind::kSend; };
+  for (;;) {
+    const auto f = std::find_if(w.flights.begin(), w.flights.end(), header);
+    if (f == w.flights.end()) return all;
+    w.take(static_cast<size_t>(f - w.flights.begin()));
+  }
+}
+
+uint64_t bytes_over(const World& w, int rail) {
+  uint64_t n = 0;
+  for (const Flight& f : w.flights) n += f.rail == rail ? f.size : 0;
+  return n;
+}
+
+void expect_written(World& w, const std::vector<Transfer>& all) {
+  ASSERT_TRUE(w.run());
+  for (const Transfer& t : all) {
+    ASSERT_TRUE(t.s->done && t.r->done);
+    EXPECT_EQ(t.r->data, t.s->data);
+  }
+  expect_clean(w);
+}
+
+/// FIN of the first and PUTs for what rank 1 sends would come behind all that is in the queue of a rail.
+TEST(Order, WritesOverUnevenRails_WaitForThoseBefore) {
+  World w(written());
+  const auto all = granted(w, 1000);
+  EXPECT_EQ(bytes_over(w, 0), xfer::WriteAhead::kAlways);
+  EXPECT_EQ(bytes_over(w, 1), 65536u) << "one is always under way";
+  expect_written(w, all);
+}
+
+TEST(Order, WritesOverEvenRails_AreAllPosted) {
+  World w(written());
+  const auto all = granted(w, 10'000);
+  EXPECT_EQ(bytes_over(w, 0) + bytes_over(w, 1), 8 * kWritten);
+  expect_written(w, all);
+}
+
+/// They are refused when those under way have ended, and are granted again over the other rail.
+TEST(Order, RailDiesWhileWritesWaitForIt) {
+  for (const int rail : {0, 1}) {
+    World w(written());
+    const auto all = granted(w, 1000);
+    w.kill(0, 1, rail);
+    expect_written(w, all);
+  }
+}
+
+/// Those that wait when rails are even again go on as well.
+TEST(Order, RailsAreEvenAgainWhileWritesWait) {
+  World w(written());
+  const auto all = granted(w, 1000);
+  auto& peer = *w.rail(0, 1, 0)->peer;
+  w.rail(0, 1, 1)->goodput.told(10'000, w.now);
+  for (int i = 0; i < 3; ++i) peer.choice.weigh();
+  ASSERT_FALSE(peer.choice.uneven());
+  expect_written(w, all);
+}
+
 }  // namespace
 }  // namespace bfo::test

@@ -307,5 +307,50 @@ TEST(RailPace, RailThatTurnsOutSlow_MakesTheRailsUneven) {
   EXPECT_TRUE(o.p.peer.choice.uneven());
 }
 
+/// What is not posted yet delays no FIN. One write is always posted, however long it is.
+TEST(WriteAhead, WritesWaitForThoseUnderWay) {
+  WriteAhead w;
+  constexpr uint64_t kPart = WriteAhead::kAlways / 4;
+  EXPECT_FALSE(w.full(1 << 30, kPart)) << "nothing is under way";
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FALSE(w.full(kPart, WriteAhead::kAlways)) << i;
+    w.posted(kPart);
+  }
+  EXPECT_TRUE(w.full(1, WriteAhead::kAlways));
+  w.dropped(kPart);
+  EXPECT_FALSE(w.full(kPart, WriteAhead::kAlways));
+  w.posted(kPart);
+  w.ended(kPart, 1);
+  EXPECT_FALSE(w.full(kPart, WriteAhead::kAlways));
+  EXPECT_FALSE(w.take_held());
+  w.held();
+  EXPECT_TRUE(w.take_held());
+  EXPECT_FALSE(w.take_held());
+}
+
+/// A process that looks seldom finds many ended at once: the rail stands still from then on. It gets twice as
+/// many, until looks find less again.
+TEST(WriteAhead, RailOfAProcessThatLooksSeldomGetsMore) {
+  WriteAhead w;
+  constexpr uint64_t kPart = WriteAhead::kAlways / 4;
+  const auto most = [&w] {
+    uint64_t n = 0;
+    for (; !w.full(kPart, WriteAhead::kAlways); ++n) w.posted(kPart);
+    return n;
+  };
+  EXPECT_EQ(most(), 4u);
+  for (int i = 0; i < 4; ++i) w.ended(kPart, 1);
+  EXPECT_EQ(most(), 8u);
+  for (int i = 0; i < 8; ++i) w.ended(kPart, 2);
+  EXPECT_EQ(most(), 16u);
+  for (uint32_t look = 3; look < 100; ++look) {
+    w.ended(kPart, look);
+    most();
+  }
+  for (int i = 0; i < 2; ++i) w.dropped(kPart);
+  w.dropped(UINT64_MAX);
+  EXPECT_EQ(most(), 4u) << "each of many looks has found one";
+}
+
 }  // namespace
 }  // namespace bfo::xfer

@@ -39,6 +39,12 @@ class Grants {
   /// Grants of a message that may be open at once. An honest receiver has at most pipeline depth times rails.
   static constexpr uint32_t kMost = 1024 * kMaxRails;
 
+  /// Has any to be written over `rail`?
+  bool any_over(const Rail<P>& rail) const {
+    const GrantT* g = first_;
+    while (g && g->rail != &rail) g = g->next;
+    return g != nullptr;
+  }
   /// Nothing has to be written.
   bool empty() const { return first_ == nullptr; }
 

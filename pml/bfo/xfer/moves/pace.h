@@ -54,6 +54,10 @@ class Pace {
     const auto& x = f.xfer;
     if (x.posted_ns > kUntimed) measure(*x.rail, x.length, x.posted_ns, port_.now_ns(), Way::kOut);
   }
+  /// The write `f` has ended, well or not.
+  void write_ended(const Frag& f) {
+    f.xfer.rail->writes.ended(f.xfer.length, turns_.load(std::memory_order_relaxed));
+  }
   /// The sample message `f` has ended well.
   void sample_ended(const Frag& f) {
     const auto& x = f.xfer;

@@ -22,6 +22,8 @@ struct Writes {
   using SendRequest = typename P::SendRequest;
   using Frag = typename P::Frag;
 
+  static constexpr unsigned kGoOn = 4;  ///< sends that go on when a write ends: it makes room for few
+
   static void grant_arrived(E& e, SendRequest& r, const core::PutHdr& h, Rail<P>* arrival) {
     auto& x = r.xfer;
     if (x.protocol != Protocol::kPut) {
@@ -57,7 +59,7 @@ struct Writes {
     grant.address = h.address;
     grant.handle.size = h.key.handle_len;
     std::memcpy(grant.handle.bytes, h.key.handle, sizeof grant.handle.bytes);
-    if (!x.proc->peer->active) {  // nothing waits for a rail
+    if (!x.proc->peer->active && !waits(*rail, h.length)) {  // nothing waits for a rail
       const Post post = write(e, r, grant);
       if (post == Post::kUnreachable) refuse(e, r, h.grant);
       if (post == Post::kCompleted) e.send_check(r);
@@ -86,6 +88,7 @@ struct Writes {
     uint32_t full = 0;  // rails (by index) that take nothing now
     x.rndv->grants.each(e.grant_pool_, [&](Grant<P>& g) {
       if (g.rail->usable(g.epoch)) {
+        if (waits(*g.rail, g.length)) return true;
         const uint32_t bit = 1u << g.rail->index;
         const Post post = full & bit ? Post::kNoResource : write(e, r, g);
         if (post == Post::kNoResource) {
@@ -104,6 +107,33 @@ struct Writes {
     return true;
   }
 
+  /// While rails are uneven a write waits here for those before it, and not in the queue of the rail: FIN,
+  /// and PUTs for what comes the other way, are then behind one or two of them. Not over a rail that is far:
+  /// how much keeps that busy is not known.
+  static bool waits(Rail<P>& rail, uint64_t bytes) {
+    const auto& choice = rail.peer->choice;
+    if (!choice.uneven() || rail.goodput.cost().latency_ns != 0) return false;
+    const Share s = choice.share(rail);
+    if (!rail.writes.full(bytes, WriteAhead::kAlways * s.rate / s.best)) return false;
+    rail.writes.held();
+    return true;
+  }
+  /// A write over `rail` has ended: the oldest sends whose writes wait for that go on.
+  static void go_on(E& e, Rail<P>& rail) {
+    if (!rail.writes.take_held()) [[likely]]
+      return;
+    Peer<P>& p = *rail.peer;
+    unsigned n = 0;
+    for (SendRequest* r = p.live_sends.front(); r; r = p.live_sends.next(r)) {
+      auto& x = r->xfer;
+      if (x.phase != core::SendPhase::kSending || x.protocol != Protocol::kPut) continue;
+      if (!x.rndv->grants.any_over(rail)) continue;
+      if (++n > kGoOn) return rail.writes.held();
+      x.pending |= kPendingData;
+      e.ready(*r);
+    }
+  }
+
   static Post write(E& e, SendRequest& r, Grant<P>& g) {
     auto& x = r.xfer;
     Frag* const f = e.rails_.new_frag(FragKind::kWrite, *g.rail, *g.rail->peer);
@@ -114,6 +144,7 @@ struct Writes {
     f->xfer.grant = g.number;
     e.pace_.begin(*f);
     g.rail->inflight_bytes += g.length;
+    g.rail->writes.posted(g.length);
     ++x.rndv->in_flight;
     const Post post = e.base_.port.put(g.rail->handle, r, g.offset, g.length, g.address, g.handle, *f);
     if (taken(post)) {
@@ -122,6 +153,7 @@ struct Writes {
     }
     if (post == Post::kAccepted) return post;
     e.rails_.ended(*f);
+    g.rail->writes.dropped(g.length);
     --x.rndv->in_flight;
     if (post == Post::kCompleted) finished(e, r, *f);
     e.base_.port.frag_free(*f);
@@ -167,6 +199,8 @@ struct Writes {
 
   static void write_done(E& e, Frag& f) {
     auto& fx = f.xfer;
+    e.pace_.write_ended(f);
+    go_on(e, *fx.rail);
     SendRequest* const r = e.sends_.find(fx.name);
     BFO_DCHECK(r != nullptr);  // the gate keeps the request while a write is in flight
     if (!r) return;

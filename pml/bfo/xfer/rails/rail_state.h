@@ -14,6 +14,7 @@
 #include "pml/bfo/xfer/port.h"
 #include "pml/bfo/xfer/rails/degraded.h"
 #include "pml/bfo/xfer/rails/goodput.h"
+#include "pml/bfo/xfer/rails/write_ahead.h"
 
 namespace bfo::xfer {
 
@@ -72,6 +73,7 @@ struct Rail {
   bool event_open = false;
   bool event_pending = false;  ///< it is complete except for what has to be sent again
   RecordDue due;               ///< when it is looked at then
+  WriteAhead writes;           ///< what is written over it
 
   /// May one more control message be given to its BTL?
   bool takes_control() const { return control_out < kMostControl; }
