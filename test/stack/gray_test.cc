@@ -118,7 +118,7 @@ TEST(Gray, DeadRail_IsEndedAsSoonAsWithoutCounters) {
         const uint64_t before = ended_after(c, kind, false, false);
         const uint64_t now = ended_after(c, kind, true, false);
         // Three rounds, and what others may move meanwhile: the way back of a rail that is dead one way.
-        EXPECT_LE(now, before + 8 * kMs + engine::kOthersQueued * kSecond / kGiga)
+        EXPECT_LE(now, before + 8 * kMs + 4 * engine::kOthersQueued * kSecond / kGiga)
             << name_of(c) << " " << name_of(kind);
       }
 }
