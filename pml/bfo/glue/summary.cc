@@ -213,9 +213,12 @@ void format_summary(const std::vector<Facts>& all, const char* host, uint64_t no
   if (sum.rails_up < sum.rails_expected)
     text.add("; %u of %u rails %s up at the end", sum.rails_up, sum.rails_expected,
              sum.rails_up == 1 ? "was" : "were");
-  text.add("; a rail was missing for %.3f s, %llu bytes were sent again (seen by %zu process%s%s%s)",
-           static_cast<double>(sum.missing_ns) * 1e-9, static_cast<unsigned long long>(sum.bytes_resent),
-           telling, telling == 1 ? "" : "es", *build != '\0' ? "; version " : "", build);
+  // A rail that was only slow, or lost packets, was not away.
+  if (sum.lost != 0 || sum.never != 0 || sum.back != 0 || sum.missing_ns != 0 || sum.bytes_resent != 0)
+    text.add("; a rail was missing for %.3f s, %llu bytes were sent again",
+             static_cast<double>(sum.missing_ns) * 1e-9, static_cast<unsigned long long>(sum.bytes_resent));
+  text.add(" (seen by %zu process%s%s%s)", telling, telling == 1 ? "" : "es",
+           *build != '\0' ? "; version " : "", build);
   if (sum.events_lost != 0)
     text.add("; %llu line%s of the event file %s lost", static_cast<unsigned long long>(sum.events_lost),
              plural(sum.events_lost), sum.events_lost == 1 ? "is" : "are");
