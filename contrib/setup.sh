@@ -132,6 +132,16 @@ install_missing() {
   [ -z "$packages" ] || die "installed, but still not found: $packages"
 }
 
+# install_if_possible PACKAGE...: what saves time, and nobody needs.
+install_if_possible() {
+  local run=()
+  [ $install = yes ] && have apt-get || return
+  [ "$(id -u)" = 0 ] || { sudo -n true 2>/dev/null && run=(sudo -n); } || return
+  say "installing with apt-get, if it can be: $*"
+  { "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update &&
+    "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; } >/dev/null 2>&1 </dev/null
+}
+
 # run_logged LOG COMMAND...: quiet on success, the end of the log on failure.
 run_logged() {
   local log=$1
