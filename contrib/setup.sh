@@ -41,6 +41,7 @@ have_python() { /usr/bin/python3 -c "import $1" >/dev/null 2>&1; }
 install=yes
 kernel=no # of check alone, as the next one
 releases=4.1
+others=no
 take_options() {
   while [ $# -gt 0 ]; do
     case $1 in
@@ -57,7 +58,8 @@ take_options() {
         esac
         ;;
       --kernel) if [ "$me" = check ]; then kernel=yes; else die "--kernel is an option of contrib/check"; fi ;;
-      *) die "unknown argument '$1'; there are --no-install (name what is missing instead of installing it) and, for contrib/check, --kernel (get what its tests on a kernel need) and --openmpi=4.1, 5.0, 6.0 or all (the release of Open MPI). BFO_BUILD, JOBS and BFO_CONFIGURE in the environment change the rest" ;;
+      --releases) if [ "$me" = check ]; then others=yes; else die "--releases is an option of contrib/check"; fi ;;
+      *) die "unknown argument '$1'; there are --no-install (name what is missing instead of installing it) and, for contrib/check, --kernel (get what its tests on a kernel need), --openmpi=4.1, 5.0, 6.0 or all (the release of Open MPI) and --releases (the one of this machine whole, and a few tests with 5.0 and 6.0). BFO_BUILD, JOBS and BFO_CONFIGURE in the environment change the rest" ;;
     esac
     shift
   done
@@ -98,6 +100,8 @@ missing_packages() {
       have valgrind || echo valgrind
       have ps || echo procps
       have file || echo file
+      # Without it the other releases are skipped: no reason to end a check that may install nothing.
+      [ $others = no ] || [ $install = no ] || have debootstrap || echo debootstrap
     fi
   } | sort -u | tr '\n' ' ' | sed 's/ $//'
 }
