@@ -302,6 +302,29 @@ TEST(Order, RailDiesWhileWritesWaitForIt) {
   }
 }
 
+/// The sends that go on first may end, or begin a new round, before they have written anything.
+TEST(Order, NothingIsUnderWayOverTheRail_AllThatWaitForItGoOn) {
+  World w(written());
+  const auto all = granted(w, 1000);
+  const size_t write = w.first_of(0, 1, 1);
+  ASSERT_NE(write, SIZE_MAX);
+  w.options.capacity = 0;
+  const Flight only = w.flights[write];
+  w.flights.erase(w.flights.begin() + static_cast<ptrdiff_t>(write));
+  w.arrive(only);
+  w.end(only, Fate::kDelivered);
+  unsigned waiting = 0;
+  for (const Transfer& t : all) {
+    const auto& x = t.s->xfer;
+    if (!x.rndv->grants.any_over(*w.rail(0, 1, 1))) continue;
+    ++waiting;
+    EXPECT_TRUE(x.pending & xfer::kPendingData) << waiting;
+  }
+  EXPECT_GT(waiting, xfer::Writes<FakePort>::kGoOn);
+  w.options.capacity = 1 << 30;
+  expect_written(w, all);
+}
+
 /// Those that wait when rails are even again go on as well.
 TEST(Order, RailsAreEvenAgainWhileWritesWait) {
   World w(written());

@@ -118,7 +118,8 @@ struct Writes {
     rail.writes.held();
     return true;
   }
-  /// A write over `rail` has ended: the oldest sends whose writes wait for that go on.
+  /// A write over `rail` has ended: the oldest sends whose writes wait for that go on; all, when no write is
+  /// under way that would end: those that go on first may end, or begin a new round, without writing.
   static void go_on(E& e, Rail<P>& rail) {
     if (!rail.writes.take_held()) [[likely]]
       return;
@@ -128,7 +129,7 @@ struct Writes {
       auto& x = r->xfer;
       if (x.phase != core::SendPhase::kSending || x.protocol != Protocol::kPut) continue;
       if (!x.rndv->grants.any_over(rail)) continue;
-      if (++n > kGoOn) return rail.writes.held();
+      if (++n > kGoOn && !rail.writes.empty()) return rail.writes.held();
       x.pending |= kPendingData;
       e.ready(*r);
     }

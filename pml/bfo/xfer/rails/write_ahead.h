@@ -16,6 +16,7 @@ class WriteAhead {
   /// Bytes that the fastest rail may always have under way; a slower one in proportion.
   static constexpr uint64_t kAlways = 256 * 1024;
 
+  bool empty() const { return out_ == 0; }
   /// Does a write of `bytes` wait for those under way, of a rail that may always have `always`?
   bool full(uint64_t bytes, uint64_t always) const {
     return out_ != 0 && out_ + bytes > std::max(always, 2 * std::max(found_, finds_));
