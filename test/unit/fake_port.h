@@ -102,7 +102,7 @@ class FakePort : public xfer::NoHooks {
   }
 
   void fence(const RailHandle& rail, uint32_t epoch);
-  void connect(const RailHandle&) {}
+  void connect(const RailHandle& rail) { asked_ |= 1u << rail.rail; }
   void peer_down(const RailHandle& rail, const RailName& name, int32_t cause);
   void peer_closed(const RailHandle&, const RailName&, uint64_t) {}
   xfer::WorkCount work(const RailHandle& rail) const;
@@ -117,6 +117,7 @@ class FakePort : public xfer::NoHooks {
   World& world_;
   int rank_;
   int frags_ = 0;
+  unsigned asked_ = 0;    ///< connections of these rails were asked for, one bit each
   uint64_t offered_ = 0;  ///< messages offered to rails
   size_t live_ = 0;       ///< bytes that the engine has allocated
   int registrations_ = 0;

@@ -53,7 +53,7 @@ xfer::Peer<FakePort>* World::peer(int me, int other) {
     const bool is_up = up[key(me, other, r)];
     xfer::Rail<FakePort>* const rail = engines[me]->rail_add(p, FakePort::RailHandle{other, r}, l);
     if (rail == nullptr) continue;
-    const RailState good = options.strangers ? RailState::kConnecting : RailState::kUp;
+    const RailState good = options.strangers ? RailState::kIdle : RailState::kUp;
     engines[me]->rail_begin(rail, is_up ? good : RailState::kDown, name(me, other, r));
   }
   return p;

@@ -44,7 +44,7 @@ class World {
     bool get = false;
     bool put = false;
     bool own = false;        ///< ranks know themselves
-    bool strangers = false;  ///< rails begin as ones that are being connected, which take everything
+    bool strangers = false;  ///< rails are not connected yet, and take everything
     bool loopback = false;   ///< deliver inside the send call, as the self BTL does
     bool rdma_now = false;   ///< PUTs and READs end inside the call
     size_t eager = 256;

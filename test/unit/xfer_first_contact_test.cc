@@ -108,27 +108,53 @@ TEST(FirstContact, NoTimeIsGiven_NothingWaits) {
   EXPECT_EQ(w.flights.size(), 1u);
 }
 
-/// Of many peers with a dead rail each would cost that time.
-TEST(FirstContact, AfterAWaitInVain_TheNextIsShort) {
-  xfer::Patience patience;
-  for (const uint64_t bound : {kWait, kWait / FirstContact::kInVain}) {
-    FirstContact c;
-    c.met(7);
-    EXPECT_TRUE(c.waits(1, 1, 7, kWait, patience));
-    EXPECT_TRUE(c.waits(1, 1, 6 + bound, kWait, patience));
-    EXPECT_FALSE(c.waits(1, 1, 7 + bound, kWait, patience));
-    EXPECT_TRUE(c.over());
-    EXPECT_TRUE(patience.in_vain);
+/// The first one may be dead.
+TEST(FirstContact, AllRailsAreAskedFor) {
+  Strangers w(3);
+  w.isend(0, 1, 1, pattern(50000, 1));
+  EXPECT_EQ(w.ports[0]->asked_, 7u);
+}
+
+/// It has no use for other rails.
+TEST(FirstContact, ShortSynchronousSend_DoesNotWait) {
+  Strangers w;
+  w.isend(0, 1, 1, pattern(8, 1), xfer::SendMode::kSync);
+  EXPECT_EQ(w.flights.size(), 1u);
+}
+
+/// The last look at which a message waited for a second rail, since the first one was up.
+uint64_t waited(xfer::Patience& patience, bool comes) {
+  FirstContact c;
+  c.met(7);
+  uint64_t ns = 0;
+  while (c.waits(1, 1, 7 + ns, kWait, patience)) {
+    ns += kMs;
+    if (comes && ns == 3 * kMs) {
+      EXPECT_FALSE(c.waits(2, 0, 7 + ns, kWait, patience));
+      break;
+    }
   }
-  FirstContact late;  // the rails were there before the first message
+  EXPECT_TRUE(c.over());
+  return ns;
+}
+
+/// Each of many peers would cost that time, also when others have all rails.
+TEST(FirstContact, WaitsInVain_AreShortFromTheFifthOn) {
+  xfer::Patience patience;
+  for (unsigned i = 0; i < 20; ++i) {
+    EXPECT_EQ(waited(patience, true), 3 * kMs) << i;
+    EXPECT_EQ(waited(patience, false), i < 5 ? kWait : kWait / xfer::Patience::kInVain) << i;
+  }
+  for (unsigned i = 0; i < 400; ++i) waited(patience, true);
+  EXPECT_EQ(waited(patience, false), kWait) << "rails have come for long";
+}
+
+TEST(FirstContact, RailsThatWereMissingBefore_AreNotWaitedFor) {
+  xfer::Patience patience;
+  FirstContact late;
   late.met(0);
   EXPECT_FALSE(late.waits(1, 1, kWait, kWait, patience));
-  EXPECT_TRUE(patience.in_vain);
-  FirstContact good;
-  good.met(0);
-  EXPECT_TRUE(good.waits(1, 1, 1, kWait, patience));
-  EXPECT_FALSE(good.waits(2, 0, 2, kWait, patience));
-  EXPECT_FALSE(patience.in_vain);
+  EXPECT_EQ(waited(patience, false), kWait) << "that was no wait in vain";
 }
 
 }  // namespace

@@ -330,6 +330,18 @@ TEST(WriteAhead, WritesWaitForThoseUnderWay) {
 
 /// A process that looks seldom finds many ended at once: the rail stands still from then on. It gets twice as
 /// many, until looks find less again.
+/// Short ones that always fit would keep it waiting for ever.
+TEST(WriteAhead, LongWriteThatWaits_IsNotOvertaken) {
+  WriteAhead w;
+  w.posted(65536);
+  ASSERT_TRUE(w.full(512 << 10, WriteAhead::kAlways));
+  w.waits();
+  EXPECT_TRUE(w.full(65536, WriteAhead::kAlways));
+  w.ended(65536, 1);
+  EXPECT_TRUE(w.take_held());
+  EXPECT_FALSE(w.full(512 << 10, WriteAhead::kAlways));
+}
+
 TEST(WriteAhead, RailOfAProcessThatLooksSeldomGetsMore) {
   WriteAhead w;
   constexpr uint64_t kPart = WriteAhead::kAlways / 4;

@@ -65,10 +65,10 @@ constexpr IntParam kIntParams[] = {
     {"buffer_wait", &Params::buffer_wait, 1000, 0, INT_MAX / 1000, OPAL_INFO_LVL_5,
      "Milliseconds MPI_Bsend waits for buffered messages before it to end, none of which does, until it "
      "returns MPI_ERR_BUFFER. What has been received ends much sooner, unless it has lost its rail"},
-    {"connect_wait", &Params::connect_wait, 500, 0, 10'000, OPAL_INFO_LVL_5,
+    {"connect_wait", &Params::connect_wait, 500, 0, 1000, OPAL_INFO_LVL_5,
      "Milliseconds the first long messages to a peer wait, when one of its rails is up, for the others to be "
-     "connected, so that they use all of them. A rail that does not come costs this time once (0 = they use "
-     "what is up)"},
+     "connected, so that they use all of them; without any rail twice as long. Rails that do not come cost a "
+     "process about five times this, and then a hundredth of it for each peer (0 = messages use what is up)"},
     {"degraded_time", &Params::degraded_time, 1000, 0, 3'600'000, OPAL_INFO_LVL_3,
      "Milliseconds for which a rail must move less than a quarter of what it moved before, and of what "
      "another rail to the same peer moves, until it is called degraded: in a line and in the event file. "

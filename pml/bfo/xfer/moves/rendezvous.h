@@ -78,9 +78,11 @@ template <class P>
 /// Post the RNDV or RGET of this round. It may be posted several times in one round; the receiver keeps one.
 template <class P>
 [[gnu::always_inline]] inline bool Transfers<P>::open(SendRequest& r) {
-  PeerT& p = *r.xfer.proc->peer;
-  if (!p.first_contact.over() && waits_for_rails(p)) [[unlikely]]
-    return false;
+  const auto& x = r.xfer;
+  PeerT& p = *x.proc->peer;
+  // A synchronous send may be short: other rails gain it nothing.
+  if (!p.first_contact.over() && x.length + sizeof(core::MatchHdr) > p.eager_limit) [[unlikely]]
+    if (waits_for_rails(p)) return false;
   bool refused = false;
   if (Offer<P>::open(*this, r, refused)) [[likely]] {
     if (r.xfer.rndv) base_.records.note_opened(r);  // to oneself: the request may be complete
@@ -90,7 +92,8 @@ template <class P>
 }
 
 /// Does a message that is there now wait until more rails of `p` are up? Rails of BTLs without the contract
-/// are always up. Nothing has asked for a connection if nothing was sent: the first rail brings the others.
+/// are always up. Nothing has asked for a connection if nothing was sent. All rails are asked for, because
+/// the first one may be dead.
 template <class P>
 [[gnu::cold, gnu::noinline]] bool Transfers<P>::waits_for_rails(PeerT& p) {
   unsigned up = 0;
@@ -104,7 +107,9 @@ template <class P>
   if (!p.first_contact.waits(up, coming, base_.port.now_ns(), base_.config.connect_wait_ns,
                              rails_.patience()))
     return false;
-  if (!waited && up == 0 && !p.choice.empty()) base_.port.connect(p.choice[0].handle);
+  for (unsigned i = 0; i < p.n_rails && !waited; ++i)
+    if (p.rails[i].state == RailState::kIdle && p.rails[i].limits.failover)
+      base_.port.connect(p.rails[i].handle);
   return true;
 }
 

@@ -115,7 +115,7 @@ struct Writes {
     if (!choice.uneven() || rail.goodput.cost().latency_ns != 0) return false;
     const Share s = choice.share(rail);
     if (!rail.writes.full(bytes, WriteAhead::kAlways * s.rate / s.best)) return false;
-    rail.writes.held();
+    rail.writes.waits();
     return true;
   }
   /// A write over `rail` has ended: the oldest sends whose writes wait for that go on; all, when no write is

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// first_contact.h: FirstContact, whether the long messages to a peer wait until its rails are up. At the
-// first contact they are connected one after the other, within milliseconds. The header of a long message
-// offers the rails that are up, so a first window that is sent before that would be bound to the first of
-// them, however slow it is. A rail that is dead must not cost every peer that time: a wait in vain makes
-// those that follow short, until one has found all rails of its peer up. Used under the engine's lock. Needs
-// no memory, cannot fail.
+// first_contact.h: FirstContact, whether the long messages to a peer wait until its rails are up. The header
+// of a long message offers the rails that are up, so a first window that is sent before that would be bound
+// to the first of them, however slow it is. Connecting takes milliseconds. Rails that are dead must not cost
+// each of many peers the whole time: what was waited in vain is bounded, for all peers together. Used under
+// the engine's lock. Needs no memory, cannot fail.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +12,24 @@
 namespace bfo::xfer {
 
 /// Common to all peers.
-struct Patience {
-  bool in_vain = false;  ///< the last wait has ended without all rails
+class Patience {
+ public:
+  static constexpr uint64_t kMost = 4;      ///< times the bound, waited in vain by all together
+  static constexpr uint64_t kInVain = 100;  ///< then only this part of it
+
+  uint64_t bound(uint64_t wait_ns) const { return spent_ns_ < kMost * wait_ns ? wait_ns : wait_ns / kInVain; }
+  void in_vain(uint64_t ns) { spent_ns_ += ns; }
+  /// No rail of a peer is missing after that time.
+  void rewarded(uint64_t ns) { spent_ns_ -= spent_ns_ < ns ? spent_ns_ : ns; }
+
+ private:
+  uint64_t spent_ns_ = 0;
 };
 
 class FirstContact {
  public:
   /// Without any rail a message gets nowhere, but its BTL can keep it: it waits so many times as long.
   static constexpr uint64_t kFirstRail = 2;
-  static constexpr uint64_t kInVain = 100;  ///< after a wait in vain only this part of the time
 
   /// No message waits any more.
   bool over() const { return over_; }
@@ -37,12 +45,14 @@ class FirstContact {
   bool waits(unsigned up, unsigned coming, uint64_t now_ns, uint64_t wait_ns, Patience& patience) {
     if (over_) return false;
     if (!waited_) since_ns_ = now_ns;
+    const uint64_t from = up != 0 && met_ns_ > since_ns_ ? met_ns_ : since_ns_;
     if (coming != 0 && up + coming > 1) {
-      const uint64_t from = up != 0 ? met_ns_ : since_ns_;
-      const uint64_t most = up == 0 ? wait_ns * kFirstRail : patience.in_vain ? wait_ns / kInVain : wait_ns;
-      if (now_ns - from < most) return waited_ = true;
+      const uint64_t met = up != 0 ? met_ns_ : since_ns_;
+      const uint64_t most = up != 0 ? patience.bound(wait_ns) : wait_ns * kFirstRail;
+      if (now_ns - met < most) return waited_ = true;
     }
-    if (waited_) patience.in_vain = coming != 0;
+    // Without any rail nothing was lost: the message had no other way.
+    if (waited_ && up != 0) coming != 0 ? patience.in_vain(now_ns - from) : patience.rewarded(now_ns - from);
     over_ = true;
     return false;
   }

@@ -18,8 +18,9 @@ class WriteAhead {
 
   bool empty() const { return out_ == 0; }
   /// Does a write of `bytes` wait for those under way, of a rail that may always have `always`?
+  /// Or for another one that waits: a longer one would never have its turn else.
   bool full(uint64_t bytes, uint64_t always) const {
-    return out_ != 0 && out_ + bytes > std::max(always, 2 * std::max(found_, finds_));
+    return out_ != 0 && (behind_ || out_ + bytes > std::max(always, 2 * std::max(found_, finds_)));
   }
   void posted(uint64_t bytes) { out_ += bytes; }
   /// It was not posted after all, or has ended inside the call.
@@ -36,10 +37,12 @@ class WriteAhead {
   }
   /// A write waits: the end of one that is under way says when to go on.
   void held() { held_ = true; }
+  /// Those that come later wait behind it until then.
+  void waits() { held_ = behind_ = true; }
   /// May writes that wait be posted now? They say so again if they may not.
   bool take_held() {
     const bool was = held_;
-    held_ = false;
+    held_ = behind_ = false;
     return was;
   }
 
@@ -51,6 +54,7 @@ class WriteAhead {
   uint64_t finds_ = 0;  ///< those that the last one found
   uint32_t look_ = 0;
   bool held_ = false;
+  bool behind_ = false;  ///< a write waits that was looked at since the last end
 };
 
 }  // namespace bfo::xfer
