@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * speed BYTES WINDOW SECONDS: rank 0 sends messages of BYTES to rank 1, WINDOW of them at a time, for so many
- * seconds. Rank 1 looks at the first and last byte of each. Prints how many windows there were.
+ * speed BYTES WINDOW SECONDS [PAUSE]: rank 0 sends messages of BYTES to rank 1, WINDOW of them at a time, for
+ * so many seconds, with PAUSE milliseconds of work before it posts each. Rank 1 looks at the first and last
+ * byte of each. Prints how many windows there were.
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { kMostWindow = 256, kTag = 1, kGoOn = 2 };
 
@@ -18,6 +20,7 @@ int main(int argc, char** argv) {
   const int bytes = argc > 1 ? atoi(argv[1]) : 0;
   const int width = argc > 2 ? atoi(argv[2]) : 0;
   const double seconds = argc > 3 ? atof(argv[3]) : 0;
+  const struct timespec pause = {0, argc > 4 ? atoi(argv[4]) % 1000 * 1000000L : 0};
   MPI_Request requests[kMostWindow];
   int rank = 0;
   long wrong = 0;
@@ -33,6 +36,7 @@ int main(int argc, char** argv) {
     for (int i = 0; i < width; ++i) {
       unsigned char* message = data + (size_t)i * (size_t)bytes;
       if (rank == 0) {
+        if (pause.tv_nsec != 0) nanosleep(&pause, NULL);
         message[0] = message[bytes - 1] = value(window, i);
         MPI_Isend(message, bytes, MPI_BYTE, 1, kTag, MPI_COMM_WORLD, &requests[i]);
       } else {

@@ -149,12 +149,16 @@ TEST(FirstContact, WaitsInVain_AreShortFromTheFifthOn) {
   EXPECT_EQ(waited(patience, false), kWait) << "rails have come for long";
 }
 
-TEST(FirstContact, RailsThatWereMissingBefore_AreNotWaitedFor) {
+/// Between the first rail and the first message this process has made no progress, maybe.
+TEST(FirstContact, TimeBeforeTheFirstMessage_DoesNotCount) {
   xfer::Patience patience;
   FirstContact late;
-  late.met(0);
-  EXPECT_FALSE(late.waits(1, 1, kWait, kWait, patience));
-  EXPECT_EQ(waited(patience, false), kWait) << "that was no wait in vain";
+  late.met(7);
+  EXPECT_TRUE(late.waits(1, 1, 10 * kWait, kWait, patience));
+  EXPECT_TRUE(patience.any());
+  EXPECT_TRUE(late.waits(1, 1, 11 * kWait - 1, kWait, patience));
+  EXPECT_FALSE(late.waits(1, 1, 11 * kWait, kWait, patience));
+  EXPECT_FALSE(patience.any());
 }
 
 }  // namespace

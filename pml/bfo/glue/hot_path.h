@@ -188,6 +188,8 @@ inline int send_request_start(Module& module, SendRequest& req) {
   args.length = req.base.req_bytes_packed;
   args.mode = mode_of(req.base.req_send_mode);
   module.engine().isend(&req, args);
+  if (module.engine().waits_for_rails()) [[unlikely]]
+    module.connect_on();
   return OMPI_SUCCESS;
 }
 

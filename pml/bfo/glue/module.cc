@@ -168,6 +168,12 @@ int Module::destroy(Module* module) {
   return rc;
 }
 
+void Module::connect_on() {
+  if (connecting_on_.exchange(true, std::memory_order_acquire)) return;
+  opal_progress();
+  connecting_on_.store(false, std::memory_order_release);
+}
+
 int Module::enable() {
   const int rc = request_lists_init(params_);
   if (rc != OPAL_SUCCESS) return rc;

@@ -92,6 +92,9 @@ class Module {
       handle_broken_now();
   }
 
+  /// Progress, for a caller that only begins sends: the rails that these wait for are not connected else. Not
+  /// from inside itself.
+  void connect_on();
   /// A process is about to be marked dead, or a communicator was revoked: from anywhere. The next calls of
   /// progress act on it.
   void note_death() { death_.store(kLooksForDead, std::memory_order_release); }
@@ -177,6 +180,7 @@ class Module {
   std::vector<Rail*> stock_rails_;
   std::vector<Broken> broken_;
   std::atomic<bool> broken_any_{false};
+  std::atomic<bool> connecting_on_{false};
   std::atomic<uint32_t> death_{0};  ///< looks that are left
   RecvRequest* cached_recv_ = nullptr;
   std::atomic<uint32_t> turns_{0};  ///< a lost update only delays the look

@@ -157,6 +157,8 @@ class Engine {
   /// Number of fragments, control messages and rendezvous requests that are not finished. Finalize waits
   /// until it is 0.
   uint64_t unfinished() const;
+  /// Do long messages wait for rails that are being connected? Then progress lets them go. Any thread.
+  bool waits_for_rails() const { return rails_.patience().any(); }
   /// True while progress() has something to do that no callback will trigger.
   bool needs_progress() const { return !base_.agenda.empty(); }
 

@@ -7,6 +7,7 @@
 // the engine's lock. Needs no memory, cannot fail.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace bfo::xfer {
@@ -17,12 +18,17 @@ class Patience {
   static constexpr uint64_t kMost = 4;      ///< times the bound, waited in vain by all together
   static constexpr uint64_t kInVain = 100;  ///< then only this part of it
 
+  /// Do messages to any peer wait? Any thread.
+  bool any() const { return waiting_.load(std::memory_order_relaxed) != 0; }
+  void begin() { waiting_.fetch_add(1, std::memory_order_relaxed); }
+  void end() { waiting_.fetch_sub(1, std::memory_order_relaxed); }
   uint64_t bound(uint64_t wait_ns) const { return spent_ns_ < kMost * wait_ns ? wait_ns : wait_ns / kInVain; }
   void in_vain(uint64_t ns) { spent_ns_ += ns; }
   /// No rail of a peer is missing after that time.
   void rewarded(uint64_t ns) { spent_ns_ -= spent_ns_ < ns ? spent_ns_ : ns; }
 
  private:
+  std::atomic<uint32_t> waiting_ = 0;
   uint64_t spent_ns_ = 0;
 };
 
@@ -41,16 +47,19 @@ class FirstContact {
     met_ = true;
   }
   /// Does a message that is there now wait? `up` of its rails are, `coming` may be soon. `wait_ns`: from the
-  /// first rail on, for the others.
+  /// first rail on, for the others. Before the first message this process may have made no progress.
   bool waits(unsigned up, unsigned coming, uint64_t now_ns, uint64_t wait_ns, Patience& patience) {
     if (over_) return false;
     if (!waited_) since_ns_ = now_ns;
     const uint64_t from = up != 0 && met_ns_ > since_ns_ ? met_ns_ : since_ns_;
     if (coming != 0 && up + coming > 1) {
-      const uint64_t met = up != 0 ? met_ns_ : since_ns_;
       const uint64_t most = up != 0 ? patience.bound(wait_ns) : wait_ns * kFirstRail;
-      if (now_ns - met < most) return waited_ = true;
+      if (now_ns - from < most) {
+        if (!waited_) patience.begin();
+        return waited_ = true;
+      }
     }
+    if (waited_) patience.end();
     // Without any rail nothing was lost: the message had no other way.
     if (waited_ && up != 0) coming != 0 ? patience.in_vain(now_ns - from) : patience.rewarded(now_ns - from);
     over_ = true;

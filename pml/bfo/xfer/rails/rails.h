@@ -94,6 +94,7 @@ class Rails {
   Weighing& weighing() { return weighing_; }
   const Weighing& weighing() const { return weighing_; }
   Patience& patience() { return patience_; }
+  const Patience& patience() const { return patience_; }
 
   // ---- a rail that may deliver a message inside the call that posts it (self)
   /// A message of the user, or its header, is posted on `rail`; over() when the call is over.
