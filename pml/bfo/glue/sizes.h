@@ -30,12 +30,12 @@ inline constexpr Size kSizes[] = {
     // the same, and the keys of eight rails
     {"receive in a rendezvous, more", sizeof(xfer::RecvRndv<BtlPort>), 768},
     // lists of what waits and of receives in a rendezvous, which are found by what they are about, pointers
-    // to
-    // eight rails, which of them are used for what, and where it is found what their ports move to others
-    {"peer without a rail", kPeer, 624},
-    // state, limits, and what was measured of it
-    {"peer with one rail", kPeer + kRail, 1024},
-    {"peer with two rails", kPeer + 2 * kRail, 1424},
+    // to eight rails, which of them are used for what, where it is found what their ports move to others, and
+    // since when its first messages wait for them
+    {"peer without a rail", kPeer, 648},
+    // state, limits, what was measured of it, and what is written over it
+    {"peer with one rail", kPeer + kRail, 1080},
+    {"peer with two rails", kPeer + 2 * kRail, 1512},
     // its last loss, once there was one
     {"rail that was lost, more", sizeof(FailoverEvent), 264},
     {"rail that was measured, more", sizeof(xfer::Degraded), 104},
