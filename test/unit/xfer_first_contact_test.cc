@@ -122,6 +122,20 @@ TEST(FirstContact, ShortSynchronousSend_DoesNotWait) {
   EXPECT_EQ(w.flights.size(), 1u);
 }
 
+/// Else each later send would make progress for the rest of the job.
+TEST(FirstContact, PeerIsGivenUpWhileMessagesWait_NobodyWaitsAnyMore) {
+  World::Options o = Strangers::options_of(2);
+  o.config.park_timeout_ns = 1000 * kMs;
+  World w(o);
+  SendReq* const s = w.isend(0, 1, 1, pattern(50000, 1));
+  EXPECT_TRUE(w.engines[0]->waits_for_rails());
+  w.kill(0, 1, 0);
+  w.kill(0, 1, 1);
+  for (int i = 0; i < 5 && !s->done; ++i) w.engines[0]->progress(w.now += 1000 * kMs);
+  EXPECT_TRUE(s->done);
+  EXPECT_FALSE(w.engines[0]->waits_for_rails());
+}
+
 /// The last look at which a message waited for a second rail, since the first one was up.
 uint64_t waited(xfer::Patience& patience, bool comes) {
   FirstContact c;

@@ -112,6 +112,7 @@ template <class P>
 template <class P>
 [[gnu::cold]] void Transfers<P>::give_up(PeerT& p) {
   const Outcome outcome = p.standing.loss().outcome;
+  p.first_contact.give_up(rails_.patience());
   for (SendRequest* r = p.live_sends.front(); r;) {
     SendRequest* const next = p.live_sends.next(r);
     send_event(*r, SendEvent::kGiveUp);

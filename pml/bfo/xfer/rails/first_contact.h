@@ -46,6 +46,11 @@ class FirstContact {
     if (!met_) met_ns_ = now_ns;
     met_ = true;
   }
+  /// The peer is given up.
+  void give_up(Patience& patience) {
+    if (waited_ && !over_) patience.end();
+    over_ = true;
+  }
   /// Does a message that is there now wait? `up` of its rails are, `coming` may be soon. `wait_ns`: from the
   /// first rail on, for the others. Before the first message this process may have made no progress.
   bool waits(unsigned up, unsigned coming, uint64_t now_ns, uint64_t wait_ns, Patience& patience) {
