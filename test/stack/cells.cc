@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "test/sim/cell_changes.h"
+#include "test/sim/sanitized.h"
 #include "test/stack/script.h"
 #include "test/stack/world.h"
 
@@ -97,7 +98,7 @@ void quieten() {
   if (!std::freopen("/dev/null", "w", stderr)) std::abort();
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
-#if !defined(__SANITIZE_ADDRESS__)
+#ifndef BFO_ADDRESS_SANITIZER
   const rlimit memory{uint64_t{2} << 30, uint64_t{2} << 30};
   setrlimit(RLIMIT_AS, &memory);
 #endif

@@ -294,7 +294,7 @@ TEST(Drain, PostRefused_ClosesFromProgressNotFromTheCall) {
 TEST(Drain, PostRefusedWithThreads_EveryWayToPostComesBack) {
   for (int way = 0; way < 3; ++way) {
     World w;
-    constexpr bool kThreads = true;
+    static constexpr bool kThreads = true;  // the port reads it as long as it lives
     w.a.port.lock().open(&kThreads);
     w.connect();
     w.fabric.refuse_post = EIO;

@@ -4,7 +4,8 @@
 // against one pass of Open MPI's convertor. BFO_LAYOUT_TYPES says how many types, BFO_LAYOUT_SEED which.
 #include "test/unit/random_types.h"
 
-#ifdef __SANITIZE_ADDRESS__
+#include "test/sim/sanitized.h"
+#ifdef BFO_ADDRESS_SANITIZER
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -293,7 +294,7 @@ namespace {
 
 // libmpi keeps what it allocates when it starts and ends: that is no leak of the code under test.
 struct LibraryLeaks {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef BFO_ADDRESS_SANITIZER
   static void begin() {
     __lsan_disable();
   }

@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 
+#include "test/sim/sanitized.h"
 #include "test/unit/fake_world.h"
 
 namespace bfo::test {
@@ -184,7 +185,7 @@ void sweep(const Plan& plan, int runs, uint64_t first = 1) {
     Run(std::strtoull(only, nullptr, 0), plan).go();
     return;
   }
-#ifdef __SANITIZE_ADDRESS__
+#ifdef BFO_ADDRESS_SANITIZER
   runs /= 2;  // each takes seven times as long
 #endif
   for (int i = 0; i < runs; ++i) {
