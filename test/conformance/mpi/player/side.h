@@ -59,7 +59,7 @@ class Side {
   /// All data of `image` becomes zero.
   void blank(Bytes* image) const;
   /// What need not come becomes zero: from Open MPI 5.0 on libmpi packs the value of a long double, and not
-  /// the padding of its 16 bytes (MPI_Bsend, all that ob1 packs).
+  /// the padding of its 16 bytes (MPI_Sendrecv_replace, all that ob1 packs).
   void blank_padding(Bytes* image) const;
 
  private:
