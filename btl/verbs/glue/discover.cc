@@ -196,6 +196,7 @@ void say_mixed(const Discovery& found) {
 }
 
 void say_verdicts(const Discovery& found) {
+  if (found.devices == 0) opal_output(0, "btl/verbs: no device is here (ibv_get_device_list)");
   for (size_t i = 0; i < found.facts.size(); ++i) {
     const PortFacts& port = found.facts[i];
     opal_output(0, "btl/verbs: %s:%u (%s, %u Mbit/s, distance %u, GID index %d, P_Key 0x%x) %s", port.device,
