@@ -45,6 +45,8 @@ RELEASE = build_env().get("OMPI_VERSION", "4.")
 OVERSUBSCRIBE = "PRTE_MCA_rmaps_default_mapping_policy" if RELEASE < "6" else "PRTE_MCA_mapby"
 # The launcher's parameter for the folder of its session directories, in 4.1 and from 5.0 on.
 TMPDIR_BASES = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
+# The environment of a job that the launcher does not end when one of its processes dies, in 4.1 and from 5.0 on.
+RECOVERABLE = {"OMPI_MCA_orte_enable_recovery": "1", "PRTE_MCA_state_base_recoverable": "1"}
 # What tests call by its name in 4.1, and what releases from 5.0 on call it: the BTL for processes of one host, the
 # component for MPI-IO of ROMIO.
 RENAMED = {} if RELEASE.startswith("4.") else {"vader": "sm", "romio321": "romio341"}
