@@ -113,6 +113,13 @@ inline std::string misread(const mca_base_var_t& variable) {
   return "is \"" + shown(text) + "\", which is not a whole number that fits; leave it out to get its default";
 }
 
+/// What the registration of a parameter returned, and 0 where Open MPI refuses what the user wrote: the
+/// default is in force then, and first_misread() tells of it when the component is opened. Open MPI's own
+/// sentence, from 5.0 on, is lost where the process ends right behind it.
+constexpr int registered(int rc) {
+  return rc == OPAL_ERR_VALUE_OUT_OF_BOUNDS || rc == OPAL_ERR_BAD_PARAM ? 0 : rc;
+}
+
 /// The first parameter of a component that was misread: its full name, and why. Empty: there is none.
 inline std::string first_misread(const char* project, const char* framework, const char* component,
                                  std::string* why) {

@@ -140,9 +140,9 @@ int register_params(Component& component, mca_btl_base_module_t* defaults) {
   for (const UnsignedParam& param : kUnsigned) {
     unsigned* storage = &(params.*param.value);
     *storage = param.fallback;
-    const int rc = mca_base_component_var_register(
+    const int rc = registered(mca_base_component_var_register(
         &component.super.btl_version, param.name, param.help, MCA_BASE_VAR_TYPE_UNSIGNED_INT, nullptr, 0,
-        static_cast<mca_base_var_flag_t>(0), param.level, MCA_BASE_VAR_SCOPE_READONLY, storage);
+        static_cast<mca_base_var_flag_t>(0), param.level, MCA_BASE_VAR_SCOPE_READONLY, storage));
     if (rc < 0) return rc;
   }
   register_string(component, "if_include",

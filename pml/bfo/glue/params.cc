@@ -96,9 +96,9 @@ bool one_of(const char* value, const char* parameter, const char* first, const c
 int register_params(const mca_base_component_t* component, Params& params) {
   auto add = [component](const char* name, const char* help, mca_base_var_type_t type,
                          mca_base_var_info_lvl_t level, void* storage) {
-    return mca_base_component_var_register(component, name, help, type, nullptr, 0,
-                                           static_cast<mca_base_var_flag_t>(0), level,
-                                           MCA_BASE_VAR_SCOPE_READONLY, storage);
+    return registered(mca_base_component_var_register(component, name, help, type, nullptr, 0,
+                                                      static_cast<mca_base_var_flag_t>(0), level,
+                                                      MCA_BASE_VAR_SCOPE_READONLY, storage));
   };
   for (const IntParam& p : kIntParams) {
     params.*p.value = p.initial;
