@@ -337,6 +337,29 @@ TEST(Plan, RestInOnePiece_IsNoLongerThanTenMillisecondsOfASlowRail_NorTheFirstOn
   EXPECT_LE(next_piece(m, kMi, UINT64_MAX, unproven), kUncut);
 }
 
+/// A first window of many messages: none of them knows of the pieces of the others but by what is in flight.
+TEST(Plan, UnprovenRail_GetsShorterPieces_WhileManyMessagesUseIt) {
+  TinyPeer p(2);
+  RailChoice<TinyPort>& choice = p.peer.choice;
+  Rail<TinyPort>& rail = p.rails[1];
+  rail.limits.rdma_frag_size = kMi;
+  rail.limits.get_limit = rail.limits.put_limit = UINT64_MAX;
+  const Moving m{.length = 4 * kMi, .left = 4 * kMi, .depth = 2, .rails = 2};
+  EXPECT_EQ(next_read(m, rail, choice.share(rail)), kUncut);
+  rail.inflight_bytes = kUnproven - 1;
+  EXPECT_EQ(next_read(m, rail, choice.share(rail)), kUncut);
+  EXPECT_EQ(next_grant(m, rail, choice.share(rail)), kUncut);
+  rail.inflight_bytes = kUnproven;
+  EXPECT_EQ(next_read(m, rail, choice.share(rail)), kTry);
+  EXPECT_EQ(next_grant(m, rail, choice.share(rail)), kTry);
+  const Moving shortest{.length = kUncut, .left = kUncut, .depth = 2, .rails = 2};
+  EXPECT_EQ(next_read(shortest, rail, choice.share(rail)), kTry) << "also what is in two pieces anyway";
+  const Moving brief{.length = 60 * kKi, .left = 60 * kKi, .depth = 2, .rails = 2};
+  EXPECT_EQ(next_read(brief, rail, choice.share(rail)), 60 * kKi) << "but none that is never cut";
+  rail.late = 0;
+  EXPECT_EQ(next_read(m, rail, choice.share(rail)), 512 * kKi) << "it keeps up";
+}
+
 // ---- keys and grants
 
 TEST(Plan, KeysThatAnRgetOffers) {

@@ -57,13 +57,14 @@ constexpr uint64_t most_in_time(uint64_t mbits) {
 }
 
 /// The piece of a rail that moves `share.rate` where the fastest takes `n`: they end together. Rails that
-/// move the same take the same. The first one on a rail is short.
-constexpr uint64_t fair_piece(uint64_t n, const Share& share) {
+/// move the same take the same. The first ones on a rail are short, of a message of `length` bytes that may
+/// be cut.
+constexpr uint64_t fair_piece(uint64_t n, const Share& share, uint64_t length = UINT64_MAX) {
   constexpr uint64_t kAlign = 4096;
   constexpr uint64_t kLeast = 16384;
-  if (!share.proven && n > kUncut) {
-    const uint64_t parts = n / kUncut + (n % kUncut != 0);
-    n = std::min(kUncut, (n / parts + kAlign - 1) / kAlign * kAlign);
+  if (!share.proven && length >= kUncut && n > share.first) {
+    const uint64_t parts = n / share.first + (n % share.first != 0);
+    n = std::min(share.first, (n / parts + kAlign - 1) / kAlign * kAlign);
   }
   if (share.rate == share.best) return n;
   const uint64_t fair = n / share.best * share.rate + n % share.best * share.rate / share.best;
@@ -102,7 +103,7 @@ constexpr uint64_t next_piece(const Moving& m, uint64_t usual, uint64_t limit, c
     n = m.length <= most ? m.length : most > usual ? most / 2 : usual;
   } else {
     n = m.keep_up ? std::min(kMaxResent, usual) : equal_piece(m.length, m.rails, usual, m.depth);
-    n = fair_piece(n, share);
+    n = fair_piece(n, share, m.length);
     if (share.rate == share.best && share.sum == m.rails * share.best) {
       most = m.rails * at_risk(m.length);
     } else {
@@ -194,7 +195,7 @@ template <class P>
 uint64_t next_grant(const Moving& m, const Rail<P>& rail, Share share) {
   share.proven = share.proven || m.rails <= 1 || !rail.limits.failover || rail.goodput.grant_has_ended();
   const uint64_t usual = usual_grant(rail);
-  return fair_piece(equal_piece(m.length, m.rails, usual, m.depth), share);
+  return fair_piece(equal_piece(m.length, m.rails, usual, m.depth), share, m.length);
 }
 
 /// The rail that one grant moves all of `length` bytes over; nullptr: several may share them.

@@ -29,6 +29,12 @@ class PortModels {
     if (!m || m->ns == 0 || now_ns - m->ns > kForgottenNs) return {};
     return {m->cost, m->ns};
   }
+  /// Rails over `port` have moved so many bytes more, in either direction, of pieces that were timed.
+  void carries(unsigned port, uint64_t bytes) {
+    if (port < kMaxRails) carried_[port] += bytes;
+  }
+  /// All of these until now, to and from all peers of this process.
+  uint64_t carried(unsigned port) const { return port < kMaxRails ? carried_[port] : 0; }
   /// The port is another one than before: it was away, or its speed has changed.
   void forget(unsigned port) {
     if (port < kMaxRails) ports_[port] = One{};
@@ -58,6 +64,7 @@ class PortModels {
   const One* at(unsigned port) const { return port < kMaxRails ? &ports_[port] : nullptr; }
 
   One ports_[kMaxRails];
+  uint64_t carried_[kMaxRails] = {};
   uint32_t news_ = 0;
 };
 

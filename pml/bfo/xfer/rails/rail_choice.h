@@ -22,6 +22,10 @@ namespace bfo::xfer {
 inline constexpr uint64_t kUncut = 65536;
 /// A rail that is tried gets so much of a longer one.
 inline constexpr uint64_t kTry = 16384;
+/// So much may be under way over a rail of which nothing has ended yet, of all messages together, before
+/// their pieces there become as short as tries: a rail of a hundredth of the rate must not get a whole first
+/// window.
+inline constexpr uint64_t kUnproven = 2 * kUncut;
 
 /// What one rail moves, the fastest, and all, in the same unit.
 struct Share {
@@ -31,6 +35,7 @@ struct Share {
   bool proven =
       true;  ///< false: nothing of it has ended yet, so that it may be much slower than it is said to be
   bool alone = false;  ///< no other rail would have moved a piece before this one has moved all that is left
+  uint64_t first = kUncut;  ///< bytes: pieces of a rail that is not proven are no longer
 };
 
 /// What all choices of a process have in common.
@@ -93,6 +98,12 @@ class RailChoice {
     until_sample_ = kSampleEvery - 1;
   }
   RailT* lightest(uint32_t refused, uint64_t bytes);
+  /// Does `rail` carry short messages now?
+  bool swift(const RailT& rail) const {
+    for (unsigned i = 0; i < n_swift_; ++i)
+      if (usable_[swift_[i]] == &rail) return true;
+    return false;
+  }
   /// Would `a` have moved `bytes` more before `b`?
   bool sooner(const RailT& a, const RailT& b, uint64_t bytes) const {
     return uneven_ ? end_ns(a, bytes) < end_ns(b, bytes) : lighter(a, b);
@@ -115,6 +126,14 @@ class RailChoice {
     if (weighing_ && rail.goodput.own())
       weighing_->ports.measured(rail.limits.port, &rail, rail.goodput.cost(), now_ns);
   }
+  /// `rail` has moved so many timed bytes more.
+  void carries(const RailT& rail, uint64_t bytes) {
+    if (weighing_) weighing_->ports.carries(rail.limits.port, bytes);
+  }
+  /// Timed bytes that rails over its port have moved until now, to and from all peers of this process.
+  uint64_t carried(const RailT& rail) const {
+    return weighing_ ? weighing_->ports.carried(rail.limits.port) : 0;
+  }
   /// What `rail` is taken to move now. For reports.
   struct Estimate {
     Goodput::Cost cost;
@@ -131,7 +150,7 @@ class RailChoice {
   /// bytes are to be moved; 0: that does not matter.
   Share share(const RailT& rail, uint64_t left = 0) const {
     if (!uneven_) [[likely]]
-      return {1, 1, n_, proven(rail)};
+      return {1, 1, n_, proven(rail), false, first_piece(rail)};
     return uneven_share(rail, left);
   }
   /// Index of the rail that lightest() and READs consider first: equal loads take them in turn.
@@ -172,6 +191,7 @@ class RailChoice {
     const Goodput& g = rail.goodput;
     return fixed() || rail.late == 0 || g.known() || g.least() != 0;
   }
+  static uint64_t first_piece(const RailT& rail) { return rail.inflight_bytes < kUnproven ? kUncut : kTry; }
   Share uneven_share(const RailT& rail, uint64_t left) const;
   bool ends_first(const RailT& rail, uint64_t bytes) const;
   Estimate estimate(const RailT& rail) const;

@@ -165,7 +165,7 @@ Share RailChoice<P>::uneven_share(const RailT& rail, uint64_t left) const {
     const Cost c = cost_now(r);
     return r.inflight_bytes == 0 ? c.rate_alone(kCompared) : c.rate;
   };
-  Share s{moves(rail), 1, 0, proven(rail)};
+  Share s{moves(rail), 1, 0, proven(rail), false, first_piece(rail)};
   for (unsigned i = 0; i < n_; ++i) {
     const uint64_t rate = moves(*usable_[i]);
     s.best = std::max(s.best, rate);
