@@ -283,6 +283,23 @@ TEST(Goodput, PeerTellsWhatItMeasured) {
     expect_near(core::rate_of_code(core::rate_code(rate)), rate, 1, "in sixteen bits");
 }
 
+/// Bytes are written both ways: the peer tells what it measures, while pieces of this process are timed.
+TEST(Goodput, WordOfThePeer_DoesNotShortenTheTimeOfAPiece) {
+  Goodput g;
+  const uint64_t piece_ns = kPiece * 8000 / 800;
+  uint64_t now = kMs;
+  Goodput::Sample sample;
+  for (uint32_t look = 1; look < 20; ++look) {
+    for (unsigned i = 0; i < 2; ++i) g.posted(kPiece, now, i == 0);
+    g.told(800, now + piece_ns - 1000, true);
+    g.ended(kPiece, now, now + piece_ns, 2 * look, now + piece_ns - 1000, &sample);
+    g.ended(kPiece, now, now + 2 * piece_ns, 2 * look + 1, now + 2 * piece_ns - 1000, &sample);
+    EXPECT_EQ(sample.took_ns, piece_ns);
+    now += 2 * piece_ns;
+  }
+  expect_near(g.cost().rate, 800, 2, "what it moves");
+}
+
 // ---- guesses
 
 TEST(Goodput, GuessCountsUntilTheRailIsMeasured) {

@@ -79,7 +79,7 @@ class Pace {
     const uint64_t now = port_.now_ns();
     rail.goodput.written(bytes);
     if (at_least && mbits <= rail.goodput.moves()) return;
-    rail.goodput.told(mbits, now);
+    rail.goodput.told(mbits, now, !rail.writes.empty());
     if (!at_least) rail.peer->choice.share_measured(rail, now);
     weigh(*rail.peer);
   }

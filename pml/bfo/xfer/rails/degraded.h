@@ -10,6 +10,11 @@
 // one is not known of the begin of the next, if the rail was busy meanwhile, and their sum is. A term counts
 // against a rail when the most it can have moved is too little beside the least that another one moved; else
 // it proves nothing. So a process that was away, or looks seldom, says nothing wrong.
+//
+// A piece also waits behind those of other peers over the same port. So a term in which the port of the rail
+// has moved mostly pieces of other peers, and about as much as the ports of its sisters, proves nothing: else
+// a rail that others fill, and its sister not, looks slow. What a port has moved is what is timed of this
+// process.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +43,9 @@ class Degraded {
   static constexpr uint64_t kWellBounds = 10;
   static constexpr uint8_t kMostRelapses = 6;
 
+  /// `carried`: bytes that the port of the rail has moved until now.
+  explicit Degraded(uint64_t carried = 0) : port_from_(carried) {}
+
   /// Of what a rail can be called degraded for.
   struct Term {
     uint64_t from_ns = 0;
@@ -54,11 +62,11 @@ class Degraded {
     const uint64_t from_ns = std::exchange(term_from_ns_, now_ns);
     return from_ns != 0 && now_ns - from_ns > 2 * term_ns ? now_ns - term_ns : from_ns;
   }
-  /// What it moved in this term; `in`: to this process.
-  void moved(const Goodput::Sample& s, bool in) {
+  /// What it moved in this term; `in`: to this process. False: it is too short to count.
+  bool moved(const Goodput::Sample& s, bool in) {
     if (s.bytes < kLeastSample) {
       follows_ = false;
-      return;
+      return false;
     }
     const uint64_t unknown = (s.busy ? 0 : s.gap_ns) + (s.alone ? kSlackNs : 0);
     bytes_ += s.bytes;
@@ -68,20 +76,35 @@ class Degraded {
     last_gap_ns_ = s.busy ? s.gap_ns : 0;
     follows_ = s.busy;
     ++samples_;
+    return true;
   }
   /// The rate that this term proves; 0: none.
   uint64_t at_least() const { return samples_ < kSamples ? 0 : Goodput::rate_of(bytes_, most_ns_); }
   uint64_t at_most() const {
     return least_ns_ <= last_gap_ns_ ? UINT32_MAX : Goodput::rate_of(bytes_, least_ns_ - last_gap_ns_);
   }
+  /// Mbit/s that its port, which has moved `carried` bytes until now, has moved in this term; 0: that is not
+  /// known.
+  uint64_t port_rate(uint64_t carried, uint64_t now_ns) const {
+    if (from_ns_ == 0 || now_ns <= from_ns_) return 0;
+    return Goodput::rate_of(carried - std::min(carried, port_from_), now_ns - from_ns_);
+  }
 
+  /// What the ports of this process have moved.
+  struct Ports {
+    uint64_t carried = 0;  ///< bytes, that of this rail, until now
+    uint64_t others = 0;   ///< Mbit/s, the best other one in this term, for this rail's nominal rate
+  };
   /// The term ends. `others`: the most that another rail of the peer is known to have moved in it, for this
   /// rail's nominal rate; 0: nothing is known. `keeps_up`: its work ends as fast as it is posted.
-  Word end_term(uint64_t others, bool keeps_up, const Term& term);
+  Word end_term(uint64_t others, bool keeps_up, const Term& term, const Ports& ports);
+  Word end_term(uint64_t others, bool keeps_up, const Term& term) {
+    return end_term(others, keeps_up, term, Ports{});
+  }
   /// The rail has another connection, or none. True: it was degraded.
-  bool restart() {
+  bool restart(uint64_t carried = 0) {
     const bool was = degraded_;
-    forget_term();
+    forget_term(0, carried);
     term_from_ns_ = 0;
     degraded_ = false;
     low_ = well_ = 0;
@@ -106,15 +129,25 @@ class Degraded {
   static constexpr uint64_t kLeastSample = 16384;  ///< bytes; shorter ones tell of latency
   static constexpr uint64_t kSlackNs = 200'000;    ///< latency of any rail
 
-  void forget_term() {
+  void forget_term(uint64_t now_ns, uint64_t carried) {
     bytes_ = least_ns_ = most_ns_ = in_ns_ = 0;
     samples_ = 0;
     follows_ = false;
+    from_ns_ = now_ns;
+    port_from_ = carried;
+  }
+  /// Has its port moved mostly what is not its own in this term, and with that a part of what the best other
+  /// port has moved, one of `times`?
+  bool port_moves(const Ports& ports, uint64_t now_ns, uint64_t times) const {
+    const uint64_t all = ports.carried - std::min(ports.carried, port_from_);
+    return all > 2 * bytes_ && port_rate(ports.carried, now_ns) * times >= ports.others;
   }
   Word look_for_low(uint64_t should, uint64_t least, uint64_t most, const Term& term);
   Word look_for_well(bool well, bool low, const Term& term);
 
   uint64_t term_from_ns_ = 0;
+  uint64_t from_ns_ = 0;    ///< since when what it moved is counted; 0: that is not known
+  uint64_t port_from_ = 0;  ///< what its port had carried then
   uint64_t bytes_ = 0;
   uint64_t least_ns_ = 0;
   uint64_t most_ns_ = 0;
@@ -135,23 +168,30 @@ class Degraded {
   bool in_ = false;
 };
 
-inline Degraded::Word Degraded::end_term(uint64_t others, bool keeps_up, const Term& term) {
+inline Degraded::Word Degraded::end_term(uint64_t others, bool keeps_up, const Term& term,
+                                         const Ports& ports) {
   if (keeps_up && degraded_) {
-    forget_term();
+    forget_term(term.now_ns, ports.carried);
     return look_for_well(true, false, term);
   }
   if (samples_ < kSamples) return Word::kNone;  // they count in the next one
   const uint64_t least = at_least();
   const uint64_t most = at_most();
+  const bool port_not_low = port_moves(ports, term.now_ns, kLowTimes);
+  const bool port_well = port_moves(ports, term.now_ns, kWellTimes);
   in_ = in_ns_ * 2 >= most_ns_;
-  forget_term();
+  forget_term(term.now_ns, ports.carried);
   if (others == 0) return Word::kNone;
   const uint64_t should = best_ != 0 ? std::min<uint64_t>(best_, others) : others;
   if (!keeps_up) {
     rate_ = static_cast<uint32_t>(most);
     others_ = static_cast<uint32_t>(std::min<uint64_t>(others, UINT32_MAX));
   }
-  if (degraded_) return look_for_well(least * kWellTimes >= should, most * kWellTimes < should, term);
+  if (degraded_) {
+    const bool well = port_well || least * kWellTimes >= should;
+    return look_for_well(well, !well && most * kWellTimes < should, term);
+  }
+  if (port_not_low && least * kLowTimes < should) return Word::kNone;
   return look_for_low(should, least, most, term);
 }
 

@@ -102,13 +102,14 @@ class Goodput {
   bool grant_has_ended() const { return grant_ended_; }
   /// Mbit/s that it is known to move; 0: nothing is known.
   uint64_t moves() const { return rate_; }
-  /// The peer has measured it.
-  void told(uint64_t mbits, uint64_t now_ns) {
+  /// The peer has measured it. `timing`: pieces of this process are timed meanwhile: the end of each says
+  /// since when the next one is served, and what the peer says does not.
+  void told(uint64_t mbits, uint64_t now_ns, bool timing = false) {
     if (known() && mbits > rate_ + rate_ / 16) try_again_ = true;
     if (mbits >= 2 * uint64_t{rate_} || 2 * mbits <= rate_) try_after_ = kTryAfter;
     rate_ = static_cast<uint32_t>(std::clamp<uint64_t>(mbits, 1, UINT32_MAX));
     latency_ns_ = 0;
-    served_from_ = now_ns;
+    if (!timing) served_from_ = now_ns;
     guessed_ = false;
     told_ = true;
   }

@@ -28,6 +28,18 @@ uint64_t proven_by_others(const RailChoice<P>& choice, const Rail<P>& rail) {
   }
   return most;
 }
+/// What the ports of other rails have moved for this process, and that of `rail`.
+template <class P>
+Degraded::Ports ports_of(const RailChoice<P>& choice, const Rail<P>& rail, uint64_t now_ns) {
+  Degraded::Ports ports{choice.carried(rail), 0};
+  for (unsigned i = 0; i < choice.size(); ++i) {
+    const Rail<P>& other = choice[i];
+    if (&other == &rail || !other.degraded) continue;
+    const uint64_t moved = other.degraded->port_rate(choice.carried(other), now_ns);
+    ports.others = std::max(ports.others, moved * rail.limits.weight / other.limits.weight);
+  }
+  return ports;
+}
 
 /// Rails over one port of this process: of how many anything is known, and against how many it counts.
 struct JudgedRails {
@@ -75,7 +87,8 @@ template <class P>
 /// The rail has another connection, or none.
 template <class P>
 void not_degraded(Base<P>& base, Rail<P>& rail) {
-  if (rail.degraded && rail.degraded->restart()) --base.counters.rails_degraded;
+  if (rail.degraded && rail.degraded->restart(rail.peer->choice.carried(rail)))
+    --base.counters.rails_degraded;
 }
 
 /// What `rail` moved; `in`: to this process.
@@ -86,9 +99,9 @@ void note_moved(Base<P>& base, Rail<P>& rail, const Goodput::Sample& sample, boo
   if (!rail.degraded) [[unlikely]] {
     void* const memory = base.port.alloc(sizeof(Degraded));
     if (!memory) return;
-    rail.degraded = ::new (memory) Degraded;
+    rail.degraded = ::new (memory) Degraded(rail.peer->choice.carried(rail));
   }
-  rail.degraded->moved(sample, in);
+  if (rail.degraded->moved(sample, in)) rail.peer->choice.carries(rail, sample.bytes);
 }
 
 template <class P>
@@ -101,11 +114,15 @@ template <class P>
 [[gnu::cold]] void end_term(Base<P>& base, Peer<P>& p, const Degraded::Term& term) {
   RailChoice<P>& choice = p.choice;
   uint64_t others[kMaxRails];
-  for (unsigned i = 0; i < choice.size(); ++i) others[i] = proven_by_others(choice, choice[i]);
+  Degraded::Ports ports[kMaxRails];
+  for (unsigned i = 0; i < choice.size(); ++i) {
+    others[i] = proven_by_others(choice, choice[i]);
+    ports[i] = ports_of(choice, choice[i], term.now_ns);
+  }
   for (unsigned i = 0; i < choice.size(); ++i) {
     Rail<P>& r = choice[i];
     if (!r.degraded) continue;
-    const Degraded::Word word = r.degraded->end_term(others[i], r.late == 0, term);
+    const Degraded::Word word = r.degraded->end_term(others[i], r.late == 0, term, ports[i]);
     if (word != Degraded::Word::kNone) tell(base, r, word, term.now_ns);
   }
 }
