@@ -43,6 +43,27 @@ std::vector<int> rails_back(const World& w) {
   return rails;
 }
 
+/// Rank 1 finds that a rail moves a hundredth of the others, or that it is far.
+void slow_down(World& w, int slow, bool far = false) {
+  auto& peer = *w.rail(1, 0, slow)->peer;
+  for (const int rail : {0, 1, 2}) w.rail(1, 0, rail)->goodput.told(rail == slow ? 100 : 10'000, w.now);
+  if (far) w.rail(1, 0, slow)->goodput.guess({10'000, 2'000'000}, w.now);
+  for (int i = 0; i < 3; ++i) peer.choice.weigh();
+  ASSERT_TRUE(peer.choice.uneven());
+  xfer::settle_preferred(peer);
+}
+
+/// Takes the oldest of what is under way but messages to rank 0: READs of rank 1 and messages to it. False:
+/// there is nothing.
+bool take_none_back(World& w) {
+  for (size_t i = 0; i < w.flights.size(); ++i) {
+    if (w.flights[i].from == 1 && w.flights[i].kind == Flight::Kind::kSend) continue;
+    w.take(i);
+    return true;
+  }
+  return false;
+}
+
 void every_size_follows(World& w, SendReq* ended) {
   ASSERT_EQ(rails_back(w).size(), 1u);
   const int rail = rails_back(w).front();
@@ -113,15 +134,92 @@ TEST(Order, ItsRailTurnsOutSlow_TheNextOneTakesAnother) {
   received_here(w, kLong);
   ASSERT_EQ(rails_back(w), std::vector<int>{1});
   ASSERT_TRUE(w.run());
-  auto& peer = *w.rail(1, 0, 1)->peer;
-  for (const int rail : {0, 1, 2}) w.rail(1, 0, rail)->goodput.told(rail == 1 ? 100 : 10'000, w.now);
-  for (int i = 0; i < 3; ++i) peer.choice.weigh();
-  ASSERT_TRUE(peer.choice.uneven());
-  xfer::settle_preferred(peer);
+  slow_down(w, 1);
   received_here(w, kLong);
   const std::vector<int> rails = rails_back(w);
   ASSERT_EQ(rails.size(), 1u);
   EXPECT_NE(rails.front(), 1);
+}
+
+/// There is always one under way: over a rail that is far each of many takes longer than it takes to read the
+/// next message.
+TEST(Order, ItsRailTurnsOutFar_WhileOneIsUnderWay_TheNextOnesWaitForIt) {
+  World w(three_rails());
+  SendReq* const first = received_here(w, kLong);
+  ASSERT_EQ(rails_back(w), std::vector<int>{1});
+  slow_down(w, 1, true);
+  std::vector<SendReq*> sends;
+  for (int i = 0; i < 3; ++i) {
+    RecvReq* const r = w.irecv(1, 0, 1, kLong);
+    sends.push_back(w.isend(0, 1, 1, pattern(kLong, 1)));
+    while (!r->done && take_none_back(w)) continue;
+    ASSERT_TRUE(r->done);
+  }
+  w.isend(1, 0, 2, pattern(8, 2));
+  for (int i = 0; i < 100; ++i) w.engines[1]->progress(w.now += 1000);
+  EXPECT_EQ(rails_back(w), std::vector<int>{1}) << "nor does a message of the user overtake them";
+  w.take(w.first_of(1, 0, 1));
+  EXPECT_TRUE(first->done);
+  for (int i = 0; i < 100; ++i) w.engines[1]->progress(w.now += 1000);
+  const std::vector<int> rails = rails_back(w);
+  ASSERT_EQ(rails.size(), 4u);
+  for (const int rail : rails) EXPECT_NE(rail, 1);
+  ASSERT_TRUE(w.run());
+  for (const SendReq* s : sends) EXPECT_TRUE(s->done);
+}
+
+/// They are behind READs there, and end when these have: much later than they arrive.
+TEST(Order, ItsRailMovesLess_WhileOneIsUnderWay_TheNextOneFollowsIt) {
+  World w(three_rails());
+  SendReq* const first = received_here(w, kLong);
+  slow_down(w, 1);
+  constexpr uint64_t kReads = 1 << 20;
+  w.rail(1, 0, 1)->inflight_bytes += kReads;
+  RecvReq* const r = w.irecv(1, 0, 1, kLong);
+  SendReq* const next = w.isend(0, 1, 1, pattern(kLong, 1));
+  while (!r->done && take_none_back(w)) continue;
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(rails_back(w), (std::vector<int>{1, 1}));
+  w.rail(1, 0, 1)->inflight_bytes -= kReads;
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(first->done && next->done);
+}
+
+/// The rail over which they are under way dies: nothing waits for it.
+TEST(Order, ItsFarRailDies_TheNextOnesGoOn) {
+  World w(three_rails());
+  SendReq* const first = received_here(w, kLong);
+  slow_down(w, 1, true);
+  RecvReq* const r = w.irecv(1, 0, 1, kLong);
+  SendReq* const next = w.isend(0, 1, 1, pattern(kLong, 1));
+  while (!r->done && take_none_back(w)) continue;
+  ASSERT_TRUE(r->done);
+  EXPECT_EQ(rails_back(w), std::vector<int>{1});
+  w.kill(0, 1, 1);
+  ASSERT_TRUE(w.run());
+  EXPECT_TRUE(first->done);
+  EXPECT_TRUE(next->done);
+}
+
+/// Who receives copies measures nothing: its ACK takes the rail that the sender has chosen for the header.
+TEST(Order, AckOfCopies_GoesBackOverTheRailOfTheHeader) {
+  World::Options o = three_rails();
+  o.get = false;
+  World w(o);
+  std::vector<int> rails;
+  for (int i = 0; i < 7; ++i) {
+    w.rail(0, 1, 0)->peer->choice.prefer(nullptr);  // in turn
+    w.rail(1, 0, 0)->peer->choice.next();           // another turn here
+    RecvReq* const r = w.irecv(1, 0, 1, kLong);
+    SendReq* const s = w.isend(0, 1, 1, pattern(kLong, 1));
+    ASSERT_EQ(w.flights.size(), 1u);
+    rails.push_back(w.flights.front().rail);
+    w.take();
+    EXPECT_EQ(rails_back(w), std::vector<int>{rails.back()});
+    ASSERT_TRUE(w.run());
+    EXPECT_TRUE(s->done && r->done);
+  }
+  for (const int rail : {0, 1, 2}) EXPECT_NE(std::count(rails.begin(), rails.end(), rail), 0) << rail;
 }
 
 TEST(Order, ItHasNoRoom_WhatTheUserSendsWaitsBehindIt) {
@@ -287,6 +385,7 @@ TEST(Order, WritesOverUnevenRails_WaitForThoseBefore) {
 
 TEST(Order, WritesOverEvenRails_AreAllPosted) {
   World w(written());
+  ASSERT_TRUE((transfer(w, kWritten), w.run())) << "no piece is short any more";
   const auto all = granted(w, 10'000);
   EXPECT_EQ(bytes_over(w, 0) + bytes_over(w, 1), 8 * kWritten);
   expect_written(w, all);

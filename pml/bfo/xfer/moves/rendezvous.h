@@ -248,6 +248,7 @@ template <class P>
 void Transfers<P>::choose_protocol(RecvRequest& r, const Arrival& a, const core::Opened& o) {
   auto& x = r.xfer;
   x.protocol = Protocol::kCopy;
+  x.rndv->key_rail = a.rail;
   x.rndv->todo.clear();
   const bool rdma = !x.rndv->no_rdma && !x.rndv->received.covers(0, x.rndv->want);
   if (rdma && Rget<P>::take_keys(*this, r, a, o))

@@ -107,12 +107,14 @@ struct RndvCopy {
     return true;
   }
 
-  /// Receiver: the ACK.
+  /// Receiver: the ACK. It goes back over the rail that the header came over: who receives copies measures
+  /// nothing, and its sender has avoided slow rails.
   static bool serve(E& e, RecvRequest& r) {
     auto& x = r.xfer;
     const core::AckHdr h{static_cast<uint8_t>(core::MsgType::kAck), 0, 0, x.rndv->peer_name.value,
                          x.rndv->name.value};
-    if (!e.rails_.post_control(*x.proc->peer, &h, sizeof h, FragKind::kControl, x.rndv->name, true))
+    if (!e.rails_.post_back(*x.proc->peer, x.rndv->key_rail, &h, sizeof h, FragKind::kControl, x.rndv->name,
+                            true))
       return false;
     x.pending &= static_cast<uint8_t>(~(kPendingStart | kPendingData));
     return true;

@@ -129,7 +129,7 @@ struct RecvRndv {
   Name name;                         ///< ours, with the current round
   Name peer_name;                    ///< the sender's, with its round
   uint64_t total = 0;                ///< PUT: bytes granted in this round altogether
-  Rail<P>* key_rail = nullptr;       ///< RGET: rail of the key that has no connection name
+  Rail<P>* key_rail = nullptr;       ///< the header came over it, so that of a key without a connection name
   LedgerEntry<P>* ledger = nullptr;  ///< grants (PUT) and READs
   uint64_t remote_address = 0;       ///< RGET
   uint64_t bytes_out = 0;            ///< of own READs that have not ended

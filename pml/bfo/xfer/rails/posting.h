@@ -99,6 +99,14 @@ bool Rails<P>::post_control(PeerT& p, const void* hdr, size_t len, FragKind kind
   return false;
 }
 
+/// The same, over `rail` if that carries short messages now and takes it; nullptr: over any.
+template <class P>
+bool Rails<P>::post_back(PeerT& p, RailT* rail, const void* hdr, size_t len, FragKind kind, Name own,
+                         bool to_sender) {
+  if (rail && p.choice.swift(*rail) && post_on(*rail, hdr, len, kind, own, to_sender, 0)) return true;
+  return post_control(p, hdr, len, kind, own, to_sender, 0);
+}
+
 /// This process's rail with that connection name, if it is usable in that epoch. conn 0 stands for
 /// `without_conn`.
 template <class P>

@@ -48,6 +48,7 @@ class Rails {
                uint32_t grant = 0);
   bool post_control(PeerT& p, const void* hdr, size_t len, FragKind kind, Name own, bool to_sender,
                     uint32_t grant = 0);
+  bool post_back(PeerT& p, RailT* rail, const void* hdr, size_t len, FragKind kind, Name own, bool to_sender);
   RailT* named(PeerT& p, uint64_t conn, uint32_t epoch, RailT* without_conn) const;
 
   // ---- messages that are stored until they are delivered
@@ -105,7 +106,8 @@ class Rails {
 
  private:
   RailT* next_spread(PeerT& p, size_t length);
-  void leave_slow_rail(PeerT& p);
+  bool leaves_slow_rail(PeerT& p);
+  static bool keeps_order(const Frag& f);
   bool brief_ended(PeerT& p);
   bool post_one_stored(PeerT& p, Frag& f);
   /// The control message `f` is posted over its rail: ended() takes it back.

@@ -44,20 +44,32 @@ template <class P>
 }
 
 /// Post the stored messages that wait. False: no rail takes one of them now, or there is no record for it.
+/// Others that have a record go before those that wait until a slow rail is left, but for the user's
+/// messages.
 template <class P>
 bool Rails<P>::post_stored(PeerT& p) {
+  const bool held = p.choice.uneven() && !leaves_slow_rail(p);
+  List<Frag, XferLink> waiting;
+  bool taken = true;
   do {
     stored_.record_waiting(p);
-    while (Frag* f = p.backlog.take_stored()) {
-      if (!post_one_stored(p, *f)) {
+    while (Frag* f = taken ? p.backlog.take_stored() : nullptr) {
+      if (held && !f->xfer.pinned &&
+          (completes_send(stored_bytes(*f)) || (keeps_order(*f) && !waiting.empty()))) {
+        waiting.push_back(f);
+      } else if (!post_one_stored(p, *f)) {
         p.backlog.store_first(f);
-        settle_preferred(p);
-        return false;
+        taken = false;
       }
     }
-  } while (p.backlog.unrecorded() && stored_.record_waiting(p));
-  if (p.backlog.unrecorded()) settle_preferred(p);
-  return true;
+  } while (taken && waiting.empty() && p.backlog.unrecorded() && stored_.record_waiting(p));
+  const bool left = !taken || !waiting.empty() || p.backlog.unrecorded();
+  while (Frag* f = waiting.back()) {
+    waiting.remove(f);
+    p.backlog.store_first(f);
+  }
+  if (left) settle_preferred(p);
+  return taken;
 }
 
 /// Post a message of which there is only this one, over `rail`. Its record stays when it is not accepted.
@@ -83,6 +95,12 @@ void Rails<P>::store_again(PeerT& p, Frag& f) {
   base_.activate(p);
 }
 
+/// Does a stored message end a send of the peer, or is it one of the user's, which must not overtake those?
+template <class P>
+bool Rails<P>::keeps_order(const Frag& f) {
+  return completes_send(stored_bytes(f)) || f.xfer.type == static_cast<uint8_t>(core::MsgType::kMatch);
+}
+
 /// Post a stored message that waits. False: no rail takes it now.
 template <class P>
 bool Rails<P>::post_one_stored(PeerT& p, Frag& f) {
@@ -90,7 +108,7 @@ bool Rails<P>::post_one_stored(PeerT& p, Frag& f) {
   const void* const data = stored_bytes(f);
   if (x.pinned && !x.rail->usable(x.epoch)) x.pinned = false;
   const bool ends = completes_send(data);
-  const bool follows = p.completions.any() && (ends || x.type == static_cast<uint8_t>(core::MsgType::kMatch));
+  const bool follows = p.completions.any() && keeps_order(f);
   for (unsigned i = 0; i < p.choice.size() + (ends ? 1u : 0u); ++i) {
     RailT* const rail = x.pinned         ? x.rail
                         : follows        ? p.completions.rail()
@@ -128,11 +146,15 @@ bool Rails<P>::post_one_stored(PeerT& p, Frag& f) {
   return false;
 }
 
-/// Such messages follow each other, and so they would stay on a rail that turned out slow for as long as this
-/// process only receives: nobody asks whether they have ended.
+/// Such messages follow each other, and so they would stay on a rail that turned out slow for as long as one
+/// of them is under way, and this process only receives: nobody asks whether they have ended. Over a rail
+/// that is far one is always under way. False: the next one waits until those have ended. Not for one that
+/// moves less and has READs to move: that they have ended is seen behind these, much later than they arrive.
 template <class P>
-[[gnu::cold, gnu::noinline]] void Rails<P>::leave_slow_rail(PeerT& p) {
-  if (p.completions.any() && p.completions.rail() != p.choice.default_preferred()) brief_ended(p);
+[[gnu::cold, gnu::noinline]] bool Rails<P>::leaves_slow_rail(PeerT& p) {
+  if (!p.completions.any() || p.choice.swift(*p.completions.rail()) || brief_ended(p)) return true;
+  const RailT& rail = *p.completions.rail();
+  return rail.goodput.cost().latency_ns == 0 && rail.inflight_bytes > kTry;
 }
 
 /// Send a message that ends a send of the peer. A rail with the contract keeps the bytes, hands them back
@@ -141,8 +163,10 @@ template <class P>
 template <class P>
 void Rails<P>::send_completing(PeerT& p, const void* bytes, size_t len) {
   if (!p.choice.empty() && p.backlog.nothing_stored() && !p.standing.finalized()) [[likely]] {
-    if (p.choice.uneven()) [[unlikely]]
-      leave_slow_rail(p);
+    if (p.choice.uneven() && !leaves_slow_rail(p)) [[unlikely]] {
+      send_stored(p, bytes, len);
+      return;
+    }
     RailT* const preferred = p.choice.preferred();
     RailT& rail = *(p.completions.any() ? p.completions.rail()
                     : preferred         ? preferred
