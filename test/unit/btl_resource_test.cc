@@ -105,6 +105,28 @@ TEST(Shortage, PeerWithoutAnyRail_GetsWhatASecondRailGivesBack) {
   }
 }
 
+/// It goes on trying, to say what is lacking. When it can make its part its peer, which is short, too, does
+/// not answer: kept queue pairs would be lacking for others.
+TEST(Shortage, SecondRailIsMadeHalfAndThePeerIsShort_TheHalfIsGivenBack) {
+  World w;
+  TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+  refusal.device = w.a.hca;
+  w.fabric.refusals = {refusal};
+  ASSERT_EQ(engine::send(w.a.endpoint, w.frag("x")), engine::Accepted::kQueued);
+  w.pass(20);
+  ASSERT_NE(w.a.endpoint.shortage().tries, 0u);
+  ASSERT_EQ(w.a.port.resources().speaker, w.a.endpoint.peer.name);
+  w.b.port.resources().short_until_ns = w.a.port.resources().short_until_ns;
+  w.b.port.resources().speaker = 9;  // another one there
+  w.fabric.refusals.clear();
+  w.pass(100);
+  EXPECT_GT(w.a.port.resources().given_back, 0u);
+  EXPECT_FALSE(w.a.endpoint.qps().data.exists());
+  test_now() += 2 * engine::kShortNs;
+  w.pass(3'000);
+  EXPECT_EQ(w.a.endpoint.phase, engine::Phase::kUp) << "there is room again";
+}
+
 /// The process that has no queue pairs has no second rail itself.
 TEST(Shortage, PeerWithoutAnyRail_GetsWhatAnotherProcessGivesBack) {
   Needy n;

@@ -145,19 +145,25 @@ void share_out(Endpoint& endpoint, Object object, int error, uint64_t now) {
   ask_others(endpoint, object, error, now);
 }
 
+/// Queue pairs are short, and the peer has another rail.
+bool goes_without(const Endpoint& endpoint, uint64_t now) {
+  return now < endpoint.port->resources().short_until_ns && other_rail_up(const_cast<Endpoint&>(endpoint));
+}
+
 }  // namespace
 
 bool resource_waits(const Endpoint& endpoint, uint64_t now) {
   const ResourceCounts& counts = endpoint.port->resources();
-  if (now >= counts.short_until_ns) return false;
+  if (!goes_without(endpoint, now)) return false;
   // What is lacking is said when one of them has tried often enough.
   const Shortage& shortage = endpoint.shortage();
-  if (counts.speaker == endpoint.peer.name && shortage.tries != 0 && !shortage.reported) return false;
-  return other_rail_up(const_cast<Endpoint&>(endpoint));
+  return counts.speaker != endpoint.peer.name || shortage.tries == 0 || shortage.reported;
 }
 
 bool resource_give_back(Endpoint& endpoint, uint64_t now) {
-  if (!resource_waits(endpoint, now)) return false;
+  // Also the one that is to say what is lacking: it has its part, and its peer, which is short, does not
+  // answer.
+  if (!goes_without(endpoint, now)) return false;
   note_shortage(endpoint, Object::kQueuePair, ENOMEM, false, now);
   ++endpoint.port->resources().given_back;
   attempt_drop(endpoint, now);
