@@ -161,10 +161,13 @@ bool resource_waits(const Endpoint& endpoint, uint64_t now) {
 }
 
 bool resource_give_back(Endpoint& endpoint, uint64_t now) {
-  // Also the one that is to say what is lacking: it has its part, and its peer, which is short, does not
-  // answer.
   if (!goes_without(endpoint, now)) return false;
-  note_shortage(endpoint, Object::kQueuePair, ENOMEM, false, now);
+  // The one that is to say what is lacking goes on trying. It has its part now, and its peer has time to make
+  // its own; but one that is short, too, does not answer.
+  const bool tries = !resource_waits(endpoint, now);
+  const uint64_t limit = endpoint.port->config().connect_timeout_ns;
+  if (tries && time_since(endpoint.times().phase_since_ns, now) < limit) return false;
+  note_shortage(endpoint, Object::kQueuePair, ENOMEM, tries, now);
   ++endpoint.port->resources().given_back;
   attempt_drop(endpoint, now);
   cm_send(endpoint, PacketType::kRefuse, endpoint.epoch + 1);  // it may have made its part
