@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * speed BYTES WINDOW SECONDS [PAUSE]: rank 0 sends messages of BYTES to rank 1, WINDOW of them at a time, for
- * so many seconds, with PAUSE milliseconds of work before it posts each. Rank 1 looks at the first and last
- * byte of each. Prints how many windows there were.
+ * speed BYTES WINDOW SECONDS [PAUSE [IDLE]]: rank 0 sends messages of BYTES to rank 1, WINDOW of them at a
+ * time, for so many seconds, with PAUSE milliseconds of work before it posts each. Both sleep IDLE
+ * microseconds between two looks at a window; 0: they wait for it. Rank 1 looks at the first and last byte of
+ * each. Prints how many windows there were.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@ int main(int argc, char** argv) {
   const int width = argc > 2 ? atoi(argv[2]) : 0;
   const double seconds = argc > 3 ? atof(argv[3]) : 0;
   const struct timespec pause = {0, argc > 4 ? atoi(argv[4]) % 1000 * 1000000L : 0};
+  const struct timespec idle = {0, argc > 5 ? atoi(argv[5]) % 1000000 * 1000L : 0};
   MPI_Request requests[kMostWindow];
   int rank = 0;
   long wrong = 0;
@@ -43,6 +45,10 @@ int main(int argc, char** argv) {
         message[0] = message[bytes - 1] = 0;
         MPI_Irecv(message, bytes, MPI_BYTE, 0, kTag, MPI_COMM_WORLD, &requests[i]);
       }
+    }
+    for (int done = 0; idle.tv_nsec != 0 && !done;) {
+      MPI_Testall(width, requests, &done, MPI_STATUSES_IGNORE);
+      if (!done) nanosleep(&idle, NULL);
     }
     MPI_Waitall(width, requests, MPI_STATUSES_IGNORE);
     for (int i = 0; i < width && rank == 1; ++i) {
