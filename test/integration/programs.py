@@ -15,17 +15,18 @@ PYTHON = "/usr/bin/python3"  # Debian's mpi4py belongs to Debian's python
 
 
 class Program:
-    def __init__(self, name, command, judge, missing=lambda: None, files=(), env=None):
+    def __init__(self, name, command, judge, missing=lambda: None, inputs=None, env=None):
         self.name = name
         self.command = list(command)
         self.judge = judge
         self.missing = missing  # why it cannot run here, or None
-        self.files = list(files)  # what it reads, copied to where it runs
+        self.inputs = dict(inputs or {})  # what it reads where it runs: the names and texts of files
         self.env = dict(env or {})
 
     def prepare(self, folder):
-        for path in self.files:
-            shutil.copy(path, folder)
+        for name, text in self.inputs.items():
+            with open(os.path.join(folder, name), "w") as f:
+                f.write(text)
 
 
 def needs(tool, package):
@@ -82,8 +83,12 @@ def hpcc_report_wrong(report):
     return None
 
 
-def hpcc():
-    """HPC Challenge with a small input on four ranks; its own verification of every part must pass."""
+def hpcc(size=500):
+    """HPC Challenge on four ranks, with matrices of `size` rows, of which it makes the sizes of its other parts; its own
+    verification of every part must pass."""
+    with open(os.path.join(HERE, "input", "hpccinf.txt")) as f:
+        text = re.sub(r"^\d+ +Ns$", f"{size} Ns", f.read(), flags=re.MULTILINE)
+
     def judge(result, folder):
         problem = jobs.check_success(result)
         if problem:
@@ -96,7 +101,7 @@ def hpcc():
         return jobs.complain(result, "hpcc's verification: " + wrong) if wrong else None
 
     # One thread per rank: four ranks share the machine anyway.
-    return Program("hpcc", ["hpcc"], judge, needs("hpcc", "hpcc"), [os.path.join(HERE, "input", "hpccinf.txt")],
+    return Program("hpcc", ["hpcc"], judge, needs("hpcc", "hpcc"), {"hpccinf.txt": text},
                    {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
 
 
