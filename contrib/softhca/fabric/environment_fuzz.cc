@@ -128,12 +128,12 @@ int main() {
   if (inputs.size() < 20) broken("test/unit/corpus/environment.txt has too few inputs", "");
   for (const auto& input : inputs) LLVMFuzzerTestOneInput(input.data(), input.size());
   Dice dice;
-  for (int round = 0; round < 100'000; ++round) {
+  for (int round = 0; round < 30'000; ++round) {
     std::string text;
     for (uint64_t n = 1 + dice(4); n > 0; --n) text += line_of(dice);
     check(text);
   }
-  printf("environment_fuzz: 100000 environments\n");
+  printf("environment_fuzz: 30000 environments\n");
   return 0;
 }
 #endif

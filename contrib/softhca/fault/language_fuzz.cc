@@ -104,12 +104,12 @@ int main() {
   if (inputs.size() < 20) broken("test/unit/corpus/language.txt has too few inputs", "");
   for (const auto& input : inputs) LLVMFuzzerTestOneInput(input.data(), input.size());
   Dice dice;
-  for (int round = 0; round < 100'000; ++round) {
+  for (int round = 0; round < 30'000; ++round) {
     std::string text = kSeeds[dice(std::size(kSeeds))];
     for (uint64_t n = dice(6); n > 0; --n) mutate(text, dice);
     check(text);
   }
-  printf("language_fuzz: 100000 texts\n");
+  printf("language_fuzz: 30000 texts\n");
   return 0;
 }
 #endif
