@@ -42,8 +42,8 @@ void resource_refused(Endpoint& endpoint, const Packet& packet, uint64_t now);
 void resource_short(Endpoint& endpoint, const Packet& packet, uint64_t now);
 /// True while queue pairs are short and the peer has another rail, so that this one does without.
 bool resource_waits(const Endpoint& endpoint, uint64_t now);
-/// An attempt that waits for its peer's part drops its queue pairs when resource_waits(), or when the peer, which
-/// has another rail, does not answer while they are short. True when it did.
+/// An attempt that waits for its peer's part drops its queue pairs when resource_waits(), or when the peer,
+/// which has another rail, does not answer while they are short. True when it did.
 bool resource_give_back(Endpoint& endpoint, uint64_t now);
 /// Nothing is missing any more: the rail is up.
 void resource_made(Endpoint& endpoint);
