@@ -116,7 +116,7 @@ def callgrind(pml, btl, messages, size=8, strided=False, env=None):
     pong_program = runs.program("pong")
     with tempfile.TemporaryDirectory(prefix="bfo-callgrind-") as folder:
         out = os.path.join(folder, "callgrind.out")
-        tool = ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--callgrind-out-file={out}", "--quiet"]
+        tool = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--collect-atstart=no", f"--callgrind-out-file={out}", "--quiet"]
         command = [pong_program, "--callgrind", str(messages), "--size", str(size), "--strided", str(int(strided))]
         # The launcher of 5.0.7 dies of two commands with ":" between them.
         first = f'[ $OMPI_COMM_WORLD_RANK = 1 ] || exec {shlex.join(tool)} "$@"; exec "$@"'
