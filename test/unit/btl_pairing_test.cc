@@ -258,9 +258,10 @@ TEST(Pairing, PortsOfAnyTables_AreSeenAlikeAndEachPairHasAddresses) {
     }
     return numbered(places);
   };
+  // pairs_of() looks from both sides.
   for (unsigned mine = 0; mine < 216; ++mine) {
-    for (unsigned yours = 0; yours < 216; ++yours) {
-      const Places ours = host(mine);
+    const Places ours = host(mine);
+    for (unsigned yours = mine; yours < 216; ++yours) {
       const Places theirs = host(yours);
       for (const auto& [i, k] : pairs_of(ours, theirs)) {
         if (ours[i].gid_count == 0 || theirs[k].gid_count == 0) continue;
@@ -288,7 +289,7 @@ TEST(Pairing, AnyMixOfSubnetsAndUnknownPorts_IsSeenAlikeFromBothSides) {
     return numbered(places);
   };
   for (unsigned mine = 0; mine < kKinds * kKinds * kKinds; ++mine) {
-    for (unsigned yours = 0; yours < kKinds * kKinds * kKinds; ++yours) pairs_of(host(mine), host(yours));
+    for (unsigned yours = mine; yours < kKinds * kKinds * kKinds; ++yours) pairs_of(host(mine), host(yours));
   }
 }
 
