@@ -50,7 +50,10 @@ void add_streams(const Cell& c, Scenario& s) {
       return add(0, 1);
     case Pattern::kBoth:
       add(0, 1);
-      return add(1, 0);
+      add(1, 0);
+      // Out of step: streams that begin together would never wait for each other over one rail alone.
+      s.streams.back().from_ns = kLearnNs / 16 + ns_of(c.size, kSecond) * 3 / 8;
+      return;
     case Pattern::kRing:
       for (uint32_t p = 0; p < 4; ++p) add(p, (p + 1) % 4);
       return;
@@ -271,6 +274,21 @@ double Mixtures::alone(const Cell& c, const Rail& r, std::string* failure) {
   return alone_[key] = per_second(samples[2].landed - samples[1].landed, all[0].to - all[0].from);
 }
 
+/// Of the last rail, which moves `last` alone, beside others that move `goods`. Where it is slow one way
+/// only, what comes the other way waits over that rail alone, and not beside others: each way counts as if it
+/// were alone.
+double Mixtures::fair_part(const Cell& c, double last, double goods, bool is_slow, std::string* failure) {
+  if (c.where != Where::kOut || c.pattern != Pattern::kBoth) return last / (goods + last);
+  Cell one = c;
+  one.pattern = Pattern::kOne;
+  one.where = Where::kRail;
+  const double good = alone(one, Rail{rate_, 0}, failure);
+  last = good + (is_slow ? alone(one, slow(c), failure) : good);
+  goods = 0;
+  for (uint32_t r = 0; r + 1 < c.rails; ++r) goods += 2 * alone(one, rail(c, r), failure);
+  return last / (goods + last);
+}
+
 Figures Mixtures::measure(const Cell& c) {
   Figures f;
   Scenario s = scenario_of(c, rate_);
@@ -322,7 +340,7 @@ Figures Mixtures::measure(const Cell& c) {
     for (uint32_t r = 0; r < c.rails; ++r) carried += b.carried[r] - a.carried[r];
     const double part = static_cast<double>(b.carried[c.rails - 1] - a.carried[c.rails - 1]) /
                         static_cast<double>(std::max<uint64_t>(carried, 1));
-    const double fair = last / (goods + last);
+    const double fair = fair_part(c, last, goods, all[i].slow, &f.failure);
     if (f.fair == 0 || part / fair > f.share / f.fair) {
       f.share = part;
       f.fair = fair;

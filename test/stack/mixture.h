@@ -111,6 +111,7 @@ class Mixtures {
   Course course(const Cell& c, uint32_t number) const;
   PortRate port(const Cell& c, uint32_t process, uint32_t number) const;
   double alone(const Cell& c, const Rail& r, std::string* failure);
+  double fair_part(const Cell& c, double last, double goods, bool is_slow, std::string* failure);
 
   uint64_t rate_;
   std::map<std::string, double> alone_;

@@ -33,8 +33,10 @@ void Transfers<P>::frag_over(Frag& f) {
     case FragKind::kSync:
       if (!ok) sync_lost(*x.peer, f);
       return;
-    case FragKind::kControl:
     case FragKind::kOpen:
+      if (ok) return pace_.frag_ended(f);
+      return control_lost(f);
+    case FragKind::kControl:
       if (!ok) control_lost(f);
       return;
     case FragKind::kFrag:

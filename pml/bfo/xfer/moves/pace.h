@@ -32,8 +32,8 @@ class Pace {
     if (watch_until_.load(std::memory_order_relaxed) != 0) [[unlikely]]
       look(port_.now_ns());
   }
-  /// Notes that the READ or FRAG `f` is about to be posted, if another rail could have it. Its bytes are not
-  /// counted as in flight yet.
+  /// Notes that the READ or FRAG `f`, or an RNDV with first bytes, is about to be posted, if another rail
+  /// could have it. Its bytes are not counted as in flight yet.
   void begin(Frag& f) {
     if (f.xfer.peer->choice.size() >= 2)
       begin_of_several(f);
@@ -49,7 +49,7 @@ class Pace {
   void ended(const Frag& f) {
     if (f.xfer.posted_ns != 0) judge(f);
   }
-  /// The FRAG `f` has ended well.
+  /// The FRAG or RNDV `f` has ended well.
   void frag_ended(const Frag& f) {
     const auto& x = f.xfer;
     if (x.posted_ns > kUntimed) measure(*x.rail, x.length, x.posted_ns, port_.now_ns(), Way::kOut);

@@ -214,9 +214,15 @@ uint64_t next_frag(const Rail<P>& rail, uint64_t most, Share share) {
   return std::min(most, fair_piece(rail.limits.max_send_size - sizeof(core::FragHdr), share));
 }
 
-/// Does a message that is granted or sent in pieces wait until one of them has ended?
+/// Does a message that is granted in pieces wait until one of them has ended?
 constexpr bool enough_out(uint32_t pieces_out, uint32_t depth, unsigned rails) {
   return pieces_out >= depth * rails;
+}
+
+/// The same of one that is sent in FRAGs, `depth` on the fastest rail, and in proportion on slower ones: more
+/// would queue on the fastest, and what comes the other way waits for an ACK behind them.
+constexpr bool enough_out(uint32_t pieces_out, uint32_t depth, const Share& share) {
+  return pieces_out * share.best >= depth * share.sum;
 }
 
 }  // namespace bfo::xfer

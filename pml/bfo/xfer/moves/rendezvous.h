@@ -144,11 +144,14 @@ template <class P>
     if (!f) return false;
     f->xfer.name = x.rndv->name;
     f->xfer.type = h.match.type;
+    f->xfer.length = n;
+    if (n != 0) pace_.begin(*f);  // FRAGs of other messages are behind it
     const Post post = base_.port.send(rail->handle, f->xfer.type, &h, sizeof h, r, 0, n, *f);
     if (!taken(post)) {
       rails_.drop(*f);
       continue;
     }
+    rail->inflight_bytes += n;
     if (!again && n < x.rndv->open_len) x.rndv->open_len = n;
     base_.records.note_opened(r);
     if (n != 0) base_.records.note_segment(r, 0, n);

@@ -49,24 +49,25 @@ struct RndvCopy {
     e.ready(r);
   }
 
-  /// Post FRAGs on the least loaded rail that takes them, up to the depth per usable rail.
+  /// Post FRAGs on the least loaded rail that takes them, up to the depth.
   static bool serve(E& e, SendRequest& r) {
     auto& x = r.xfer;
     Peer<P>& p = *x.proc->peer;
     e.pace_.plan(p);
     uint32_t refused = 0;
     while (!x.rndv->todo.empty()) {
-      // the next completion calls again
-      if (enough_out(x.rndv->in_flight, e.base_.config.send_depth, p.choice.size())) return true;
       Rail<P>* const rail = p.choice.lightest(refused, kMostCompared);
       if (!rail) return false;
+      const Share share = p.choice.share(*rail);
+      // the next completion calls again
+      if (enough_out(x.rndv->in_flight, e.base_.config.send_depth, share)) return true;
       auto* const f = e.rails_.new_frag(FragKind::kFrag, *rail, p);
       if (!f) return false;
       const Range want = x.rndv->todo.front();
       // A data type that cannot be cut inside an element yields nothing for a short range: ask for at least a
       // whole element. The receiver drops what it has already.
       const uint64_t ask = want.size() < kMinSegment ? kMinSegment : want.size();
-      size_t n = next_frag(*rail, std::min(ask, x.length - want.begin), p.choice.share(*rail));
+      size_t n = next_frag(*rail, std::min(ask, x.length - want.begin), share);
       if (e.base_.config.trace_plans) [[unlikely]]
         trace_plan(e.base_, p, PlanTrace::What::kFrag,
                    Moving{.length = x.length, .left = want.size(), .pieces_out = x.rndv->in_flight}, rail, n);

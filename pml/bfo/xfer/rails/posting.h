@@ -45,7 +45,8 @@ void Rails<P>::ended(Frag& f) {
     x.counted = false;
     --x.rail->control_out;
   }
-  if (x.kind == FragKind::kFrag || x.kind == FragKind::kWrite || x.kind == FragKind::kRead)
+  if (x.kind == FragKind::kFrag || x.kind == FragKind::kWrite || x.kind == FragKind::kRead ||
+      x.kind == FragKind::kOpen)
     x.rail->inflight_bytes -= x.length;
 }
 
