@@ -137,6 +137,7 @@ class World {
   std::deque<Flight> flights;
   std::deque<Close> pending_close;
   bool hold_close = false;
+  uint64_t ended_every = 1;  ///< a rail tells the end of its work when so much more has ended
   std::function<bool(int from, int to)> refuses;  ///< no rail takes anything of this direction
   bool stock = false;                             ///< rails made from now on know no failover
   bool late = false;  ///< RDMA of a dead rail is executed once more, just before the rail is closed

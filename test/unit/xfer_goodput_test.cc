@@ -233,6 +233,31 @@ uint64_t recovers_ns(Goodput& g, Wire& wire, uint64_t mbits) {
 }
 
 /// It was at a thousandth: a try every 13 s, until the first one that is fast again.
+/// Behind a piece of which nothing is known: the same look finds both, so that the second one took no longer
+/// than since the look before.
+TEST(Goodput, TwoPiecesThatOneLookFinds_ProveWhatTheRailMovesAtLeast) {
+  for (const bool known : {false, true}) {
+    Goodput g;
+    if (known) g.told(100, kMs);
+    g.skipped();
+    for (int i = 0; i < 2; ++i) g.posted(8192, 2 * kMs, false);
+    for (int i = 0; i < 2; ++i) g.ended(8192, 2 * kMs, 3 * kMs, 7, 3 * kMs - 10 * kUs);
+    EXPECT_EQ(g.least(), 6553u) << "8 KiB in 10 us";
+    EXPECT_EQ(g.moves(), known ? 126u : 0u) << "by a quarter at a time";
+  }
+}
+
+TEST(Goodput, SampleIsSettled_BeforeThereIsAnotherPiece) {
+  Goodput g;
+  EXPECT_FALSE(g.settle(kMs)) << "there is none";
+  g.posted(kPiece, kMs, true);
+  g.ended(kPiece, kMs, kMs + 100 * kUs, 1, kMs + 99 * kUs);
+  EXPECT_FALSE(g.known());
+  EXPECT_TRUE(g.settle(kMs + 100 * kUs));
+  expect_near(g.cost().rate, kPiece * 8000 / (100 * kUs), 2, "the time of the piece");
+  EXPECT_FALSE(g.settle(kMs + 100 * kUs)) << "once";
+}
+
 TEST(Goodput, RailThatIsFastAgain_IsTriedAtOnceUntilItCounts) {
   Goodput g;
   Wire wire(8);

@@ -49,17 +49,26 @@ struct Eager {
       ++e.eager_out_;
       return Sent::kFlying;
     }
+    Pace<P>::sample_over(*f);
     e.rails_.drop(*f);
     return post == Post::kCompleted ? Sent::kDone : Sent::kRefused;
   }
 
-  /// `f` is timed, with what its rail has to send before it, as if all were as long.
+  /// `f` is timed. What its rail has to send before it is not known, unless there is nothing: the rail tells
+  /// the end of its work late. Then the next message follows `f` over the same rail, and is what is timed.
   [[gnu::cold]] static void time(E& e, typename P::Frag& f, uint64_t length) {
+    using Before = Pace<P>::Before;
     Rail<P>& rail = *f.xfer.rail;
-    rail.peer->choice.sampled();
+    auto& choice = rail.peer->choice;
     const WorkCount work = rail.limits.failover ? e.base_.port.work(rail.handle) : WorkCount{};
-    f.xfer.length = (work.taken - work.ended + 1) * length;
-    f.xfer.posted_ns = e.pace_.begin_sample(rail, f.xfer.length);
+    Before before = Before::kNothing;
+    if (work.taken != work.ended) before = choice.samples_behind(rail) ? Before::kSample : Before::kUnknown;
+    f.xfer.length = length;
+    f.xfer.posted_ns = e.pace_.begin_sample(rail, length, before);
+    if (before == Before::kUnknown && f.xfer.posted_ns != 0)
+      choice.sampled_behind(rail);
+    else
+      choice.sampled();
   }
 
   /// From the ready list: try every usable rail.

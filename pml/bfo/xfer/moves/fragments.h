@@ -26,6 +26,7 @@ void Transfers<P>::frag_over(Frag& f) {
   const bool ok = x.fate == Fate::kDelivered;
   switch (x.kind) {
     case FragKind::kMatch:
+      Pace<P>::sample_over(f);
       if (!ok) return Eager<P>::lost(*this, *x.send);
       --eager_out_;
       pace_.sample_ended(f);

@@ -40,6 +40,14 @@ class Pace {
     else
       f.xfer.rail->goodput.skipped();
   }
+  /// The same, of an RNDV with first bytes. Alone on its rail it is not timed: it is short, so that what is slow
+  /// for FRAGs would pass for the latency of any rail.
+  void begin_first(Frag& f) {
+    if (f.xfer.rail->inflight_bytes != 0)
+      begin(f);
+    else
+      f.xfer.rail->goodput.skipped();
+  }
   /// A message to or from `p` is about to be planned.
   void plan(Peer<P>& p) {
     if (p.choice.outdated()) [[unlikely]]
@@ -58,10 +66,13 @@ class Pace {
   void write_ended(const Frag& f) {
     f.xfer.rail->writes.ended(f.xfer.length, turns_.load(std::memory_order_relaxed));
   }
-  /// The sample message `f` has ended well.
+  /// The sample message `f` has ended well. It ends its sample: the next one is some time away.
   void sample_ended(const Frag& f) {
     const auto& x = f.xfer;
-    if (x.posted_ns != 0) measure(*x.rail, x.length, x.posted_ns, port_.now_ns(), Way::kGuessed);
+    if (x.posted_ns == 0) return;
+    const uint64_t now = port_.now_ns();
+    measure(*x.rail, x.length, x.posted_ns, now, Way::kGuessed);
+    if (x.rail->inflight_bytes == 0 && x.rail->goodput.settle(now)) learned(*x.rail, now);
   }
   /// A grant of `bytes` to `rail` goes out.
   void granted(Rail<P>& rail, uint64_t bytes) {
@@ -83,11 +94,25 @@ class Pace {
     if (!at_least) rail.peer->choice.share_measured(rail, now);
     weigh(*rail.peer);
   }
-  /// A message of `bytes`, with what is under way before it, is about to be posted to be timed. 0: it is not,
-  /// because pieces of long messages are under way, which are: their time would not be known any more.
-  uint64_t begin_sample(Rail<P>& rail, uint64_t bytes) {
+  /// The message `f` has ended, or was not posted.
+  static void sample_over(const Frag& f) {
+    if (f.xfer.posted_ns != 0) [[unlikely]]
+      --f.xfer.rail->samples_out;
+  }
+  /// What its rail has to send before a message that is to be timed.
+  enum class Before : uint8_t {
+    kNothing,
+    kUnknown,  ///< how much is not known: the end of this one is when the next one begins
+    kSample    ///< one that was begun with kUnknown
+  };
+  /// A message of `bytes` is about to be posted to be timed. 0: it is not, because pieces of long messages
+  /// are under way, or another sample, which are: their time would not be known any more.
+  uint64_t begin_sample(Rail<P>& rail, uint64_t bytes, Before before = Before::kNothing) {
     plan(*rail.peer);
-    return rail.inflight_bytes == 0 ? begin_timed(rail, bytes, kWatchSampleNs) : 0;
+    if (rail.inflight_bytes != 0 || (rail.samples_out != 0 && before != Before::kSample)) return 0;
+    if (before == Before::kUnknown) rail.goodput.skipped();
+    ++rail.samples_out;
+    return begin_timed(rail, bytes, before == Before::kNothing, kWatchSampleNs);
   }
 
  private:
@@ -100,11 +125,15 @@ class Pace {
     p.choice.weigh();
     settle_preferred(p);
   }
-  uint64_t begin_timed(Rail<P>& rail, uint64_t bytes, uint64_t watch_ns = kWatchNs);
+  uint64_t begin_timed(Rail<P>& rail, uint64_t bytes, bool alone, uint64_t watch_ns = kWatchNs);
   void watch(Rail<P>& rail, uint64_t bytes, uint64_t now_ns, uint64_t watch_ns);
   /// Where the bytes of a timed piece went; how many they were is a guess.
   enum class Way : uint8_t { kIn, kOut, kGuessed };
   void measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, Way way);
+  static void learned(Rail<P>& rail, uint64_t now_ns) {
+    rail.peer->choice.share_measured(rail, now_ns);
+    weigh(*rail.peer);
+  }
   static bool soon(const Rail<P>& rail, uint64_t bytes, uint64_t ns);
 
   static constexpr uint64_t kUntimed = 1;  ///< posted_ns of a READ on a rail that keeps up
@@ -136,14 +165,15 @@ template <class P>
   x.turn = turns_.load(std::memory_order_relaxed);
   x.posted_ns = kUntimed;  // of a rail that keeps up only turns count
   if (x.rail->late == 0) return;
-  x.posted_ns = begin_timed(*x.rail, x.length);
+  x.posted_ns = begin_timed(*x.rail, x.length, x.rail->inflight_bytes == 0);
 }
 
-/// A piece that is not in flight yet is about to be posted. Returns the time.
+/// A piece that is not in flight yet is about to be posted; `alone`: there is nothing before it. Returns the
+/// time.
 template <class P>
-uint64_t Pace<P>::begin_timed(Rail<P>& rail, uint64_t bytes, uint64_t watch_ns) {
+uint64_t Pace<P>::begin_timed(Rail<P>& rail, uint64_t bytes, bool alone, uint64_t watch_ns) {
   const uint64_t now = port_.now_ns();
-  rail.goodput.posted(bytes, now, rail.inflight_bytes == 0, rail.inflight_bytes);
+  rail.goodput.posted(bytes, now, alone, rail.inflight_bytes);
   watch(rail, bytes, now, watch_ns);
   return now;
 }
@@ -168,8 +198,7 @@ void Pace<P>::measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_
   Goodput::Sample sample;
   if (!rail.goodput.ended(bytes, posted_ns, now_ns, turn, looked, &sample)) return;
   if (way != Way::kGuessed) note_moved(base_, rail, sample, way == Way::kIn);
-  choice.share_measured(rail, now_ns);
-  weigh(*rail.peer);
+  learned(rail, now_ns);
   judge_rails(base_, *rail.peer, now_ns);
 }
 

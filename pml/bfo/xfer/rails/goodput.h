@@ -91,6 +91,10 @@ class Goodput {
   bool ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns,
              Sample* sample = nullptr);
 
+  /// Nothing else that is timed is under way: the sample that is being taken is over. True: the cost has
+  /// changed.
+  bool settle(uint64_t now_ns) { return to_ != 0 && close(0, now_ns); }
+
   /// The peer, which times its pieces, says that so many bytes were moved.
   void written(uint64_t bytes) {
     if (behind_ != Behind::kUntimed || longest_ == 0) return;
@@ -170,7 +174,7 @@ class Goodput {
   static constexpr uint8_t kTryAfter = 5;       ///< log2 of the pieces, at first
   static constexpr uint8_t kTryAfterMost = 8;   ///< and at most
   static constexpr uint64_t kSlackNs = 50'000;  ///< latency of any rail; less is not worth a choice
-  bool behind_untimed(uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns);
+  bool behind_untimed(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns);
   bool close(uint64_t next, uint64_t next_posted_ns);
   void test_guess(uint64_t least_ns, uint64_t most_ns);
   bool learn_rate(uint64_t sample);
@@ -209,7 +213,7 @@ class Goodput {
 inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
                            uint64_t looked_ns, Sample* sample) {
   if (behind_ != Behind::kTimed) [[unlikely]]
-    if (behind_untimed(posted_ns, now_ns, look, looked_ns)) return false;
+    if (behind_untimed(bytes, posted_ns, now_ns, look, looked_ns)) return false;
   bool changed = false;
   if (to_ != 0 && look != look_) {
     if (sample) *sample = {bytes_, to_ - from_, gap_ns_, gap_before_, alone_, posted_ns + gap_ns_ <= to_};
@@ -239,17 +243,22 @@ inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, 
 }
 
 /// A piece ended: is it the first behind some that were not timed, or one of those before it? How long they
-/// were is not known, so that its time tells nothing, but when the rail was free for the next one.
-inline bool Goodput::behind_untimed(uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns) {
+/// were is not known, so that its time tells nothing, but when the rail was free for the next one. One that
+/// the same look finds took no longer than since the look before.
+inline bool Goodput::behind_untimed(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
+                                    uint64_t looked_ns) {
   if (behind_ == Behind::kUntimed) {
     if (posted_ns < served_from_) return true;
     behind_ = Behind::kLook;
     look_ = look;
     to_ = 0;
-  }
-  if (look != look_) {
+  } else if (look != look_) {
     behind_ = Behind::kTimed;
     return false;
+  } else if (looked_ns != 0 && looked_ns < now_ns) {
+    const uint64_t slowest = rate_of(bytes, now_ns - looked_ns);
+    least_ = static_cast<uint32_t>(std::max<uint64_t>(least_, slowest));
+    raise(slowest);
   }
   gap_before_ = now_ns - std::min(now_ns, std::max(looked_ns, served_from_));
   served_from_ = now_ns;

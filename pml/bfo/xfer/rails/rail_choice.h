@@ -72,7 +72,7 @@ class RailChoice {
     preferred_ = nullptr;
     backoff_ = 0;
     uneven_ = false;
-    timed_ = nullptr;
+    sampled();
   }
 
   /// Control messages, and user messages that are spread: one after the other.
@@ -90,11 +90,18 @@ class RailChoice {
   RailT* spread(size_t length, size_t short_limit);
   /// The message that spread() has just chosen a rail for is to be sent with a record, and timed.
   bool samples() const { return timed_ != nullptr; }
-  void sampled() { timed_ = nullptr; }
+  void sampled() {
+    timed_ = nullptr;
+    behind_ = nullptr;
+  }
+  /// It is behind others of which nothing is known: the next one is to go over the same rail, and is timed.
+  void sampled_behind(const RailT& rail) { behind_ = &rail; }
+  /// Is the message that is timed next, over `rail`, behind one whose end is known?
+  bool samples_behind(const RailT& rail) const { return behind_ == &rail; }
   /// It is not sent as an eager message, and so cannot be timed: a later one is. Not 128 messages later, or
   /// in a stream that repeats it would be one of that kind again.
   void not_sampled() {
-    timed_ = nullptr;
+    sampled();
     until_sample_ = kSampleEvery - 1;
   }
   RailT* lightest(uint32_t refused, uint64_t bytes);
@@ -224,6 +231,7 @@ class RailChoice {
   uint64_t looked_ns_ = 0;
   RailT* advised_ = nullptr;
   RailT* timed_ = nullptr;
+  const RailT* behind_ = nullptr;  ///< it carries a message that is behind others: another one is to follow
   RailT* preferred_ = nullptr;
   uint64_t key_ = 0;
   Weighing* weighing_ = nullptr;
@@ -257,7 +265,7 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
   against_ = 0;
   news_ = 0;
   advised_ = nullptr;
-  timed_ = nullptr;
+  sampled();
   choose_swift();
   if (n_ > 1) weigh();
 }

@@ -72,6 +72,7 @@ struct Rail {
   FailoverEvent* back = nullptr;   ///< of its return; nullptr while it was not lost, or its return is told
   bool event_open = false;
   bool event_pending = false;  ///< it is complete except for what has to be sent again
+  uint8_t samples_out = 0;     ///< MATCHes that are timed, posted and not ended
   RecordDue due;               ///< when it is looked at then
   WriteAhead writes;           ///< what is written over it
 

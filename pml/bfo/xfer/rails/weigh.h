@@ -119,7 +119,7 @@ template <class P>
   timed_ = usual;
   for (unsigned i = 0; i < n_; ++i) {
     RailT& r = *usable_[(turn_ + i) % n_];
-    if (r.late == 0) continue;
+    if (r.late == 0 || r.samples_out != 0) continue;
     if (!r.goodput.known() && r.goodput.least() == 0) {
       until_sample_ = kSampleSoon;
       ++turn_;
