@@ -40,8 +40,8 @@ class Pace {
     else
       f.xfer.rail->goodput.skipped();
   }
-  /// The same, of an RNDV with first bytes. Alone on its rail it is not timed: it is short, so that what is slow
-  /// for FRAGs would pass for the latency of any rail.
+  /// The same, of an RNDV with first bytes. Alone on its rail it is not timed: it is short, so that what is
+  /// slow for FRAGs would pass for the latency of any rail.
   void begin_first(Frag& f) {
     if (f.xfer.rail->inflight_bytes != 0)
       begin(f);
