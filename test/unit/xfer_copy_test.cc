@@ -68,6 +68,7 @@ TEST(Copy, FirstBytesAreLost_NothingIsInFlightAnyMore) {
 /// moves as much as ever.
 TEST(Copy, FragBehindFirstBytes_RailIsNotTakenForSlow) {
   World w(copying());
+  w.now = 1'000'000;
   slow_down(w);
   constexpr int kMessages = 60;
   for (int i = 0; i < kMessages; ++i) {
