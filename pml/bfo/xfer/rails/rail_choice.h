@@ -92,12 +92,15 @@ class RailChoice {
   bool samples() const { return timed_ != nullptr; }
   void sampled() {
     timed_ = nullptr;
-    behind_ = nullptr;
+    behind_ = false;
   }
   /// It is behind others of which nothing is known: the next one is to go over the same rail, and is timed.
-  void sampled_behind(const RailT& rail) { behind_ = &rail; }
+  void sampled_behind(RailT& rail) {
+    timed_ = &rail;
+    behind_ = true;
+  }
   /// Is the message that is timed next, over `rail`, behind one whose end is known?
-  bool samples_behind(const RailT& rail) const { return behind_ == &rail; }
+  bool samples_behind(const RailT& rail) const { return behind_ && timed_ == &rail; }
   /// It is not sent as an eager message, and so cannot be timed: a later one is. Not 128 messages later, or
   /// in a stream that repeats it would be one of that kind again.
   void not_sampled() {
@@ -231,7 +234,6 @@ class RailChoice {
   uint64_t looked_ns_ = 0;
   RailT* advised_ = nullptr;
   RailT* timed_ = nullptr;
-  const RailT* behind_ = nullptr;  ///< it carries a message that is behind others: another one is to follow
   RailT* preferred_ = nullptr;
   uint64_t key_ = 0;
   Weighing* weighing_ = nullptr;
@@ -239,6 +241,7 @@ class RailChoice {
   uint32_t backoff_ = 0;   ///< messages that are spread before the default is preferred again
   uint32_t ahead_ = 0;     ///< bytes of longer eager messages since the peer sent one
   bool measured_ = false;  ///< any rail was: there is a `best_`
+  bool behind_ = false;    ///< `timed_` carries a message that is behind others: another one is to follow
   RailT* usable_[kMaxRails] = {};
   /// indexes in `usable_` of the ones that carry short messages: all of them, or the fastest
   uint8_t swift_[kMaxRails] = {};
