@@ -151,6 +151,7 @@ template <class P>
       rails_.drop(*f);
       continue;
     }
+    f->xfer.length = n;  // a data type may be cut only between elements
     rail->inflight_bytes += n;
     if (!again && n < x.rndv->open_len) x.rndv->open_len = n;
     base_.records.note_opened(r);
