@@ -214,6 +214,16 @@ TEST(Weigh, EagerMessageInAWhileIsTimed_FirstOnRailsThatWereNotMeasured) {
   EXPECT_EQ(timed, 2);
 }
 
+/// It would not be timed, and would only wait there.
+TEST(Weigh, RailWithATimedMessageUnderWay_GetsNoOther) {
+  Two t(8000, 0);
+  auto& choice = t.peer.choice;
+  choice.prefer(&t.rails[0]);
+  t.rails[1].samples_out = 1;
+  for (int i = 0; i < 127; ++i) choice.spread(100, 256);
+  EXPECT_EQ(choice.spread(1000, 256), &t.rails[0]);
+}
+
 TEST(Weigh, EagerMessageInAWhile_TriesARailThatIsNotUsed) {
   Two t(8000, 800);
   t.weigh(3);
