@@ -57,7 +57,7 @@ struct Eager {
   /// `f` is timed. What its rail has to send before it is not known, unless there is nothing: the rail tells
   /// the end of its work late. Then the next message follows `f` over the same rail, and is what is timed.
   [[gnu::cold]] static void time(E& e, typename P::Frag& f, uint64_t length) {
-    using Before = Pace<P>::Before;
+    using Before = typename Pace<P>::Before;
     Rail<P>& rail = *f.xfer.rail;
     auto& choice = rail.peer->choice;
     const WorkCount work = rail.limits.failover ? e.base_.port.work(rail.handle) : WorkCount{};
