@@ -23,12 +23,12 @@ Watchdog::~Watchdog() {
 
 Watchdog::Scope::Scope(Watchdog& dog, Describe describe) : dog_(dog), describe_(std::move(describe)) {
   const std::lock_guard guard(dog_.lock_);
-  dog_.scopes_.push_back(this);
+  dog_.scopes_.push_back(&describe_);
 }
 
 Watchdog::Scope::~Scope() {
   const std::lock_guard guard(dog_.lock_);
-  std::erase(dog_.scopes_, this);
+  std::erase(dog_.scopes_, &describe_);
 }
 
 void Watchdog::watch() {
@@ -43,8 +43,8 @@ void Watchdog::watch() {
     seen = now;
     if (idle_s < stall_s_) continue;
     std::fprintf(stderr, "checker: rank %d: STALLED: no progress for %d seconds\n", rank_, idle_s);
-    for (const Scope* s : scopes_)
-      std::fprintf(stderr, "checker: rank %d: waits in %s\n", rank_, s->describe_().c_str());
+    for (const Describe* describe : scopes_)
+      std::fprintf(stderr, "checker: rank %d: waits in %s\n", rank_, (*describe)().c_str());
     std::fflush(stderr);
     _exit(kExitStatus);
   }

@@ -34,8 +34,7 @@ class Watchdog {
 
    private:
     Watchdog& dog_;
-    Describe describe_;
-    friend class Watchdog;
+    const Describe describe_;
   };
 
  private:
@@ -46,7 +45,7 @@ class Watchdog {
   std::mutex lock_;
   std::condition_variable wake_;
   bool stop_ = false;
-  std::vector<Scope*> scopes_;
+  std::vector<const Describe*> scopes_;  ///< those of the scopes that live
   std::thread thread_;
 };
 
