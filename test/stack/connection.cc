@@ -90,12 +90,33 @@ void Fabric::transmit(Qp& qp) {
 void Fabric::start_timer(Qp& qp) {
   if (traits.no_timers) return;
   const uint64_t ns = uint64_t{4096} << qp.attr.timeout;
+  if (wires_.any()) return start_timer_lazily(qp, time.now() + ns);
   time.in(
       ns,
       [](void* f, uint64_t a, void*) {
         static_cast<Fabric*>(f)->timeout(static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32));
       },
       this, uint64_t{++qp.timer} << 32 | qp.qp_num);
+}
+
+/// With rates each connection has one timer on its way, which is sent on when it comes too early: thousands of
+/// them would be what the simulator does.
+void Fabric::start_timer_lazily(Qp& qp, uint64_t due_ns) {
+  qp.due_ns = due_ns;
+  if (qp.timer_set) return;
+  qp.timer_set = true;
+  time.at(
+      due_ns,
+      [](void* f, uint64_t number, void*) {
+        Fabric& fabric = *static_cast<Fabric*>(f);
+        Qp* const qp = fabric.find(static_cast<uint32_t>(number));
+        if (qp == nullptr) return;
+        qp->timer_set = false;
+        if (qp->sq.empty()) return;
+        if (fabric.time.now() < qp->due_ns) return fabric.start_timer_lazily(*qp, qp->due_ns);
+        fabric.timeout(qp->qp_num, qp->timer);
+      },
+      this, qp.qp_num);
 }
 
 void Fabric::timeout(uint32_t number, uint32_t timer) {

@@ -80,6 +80,8 @@ struct Qp : ibv_qp {
   uint64_t rnr_until = 0;
   uint32_t retries = 0;
   uint32_t timer = 0;  // the one that counts
+  uint64_t due_ns = 0;     // with rates: when it ends ..
+  bool timer_set = false;  // .. and one is on its way
   bool last_receive_raised = false;
   uint64_t moved_ns = 0;       // with rates: when something of it came in last
   uint64_t asked_again = 0;    // with rates, as responder: 1 + the number that it asked for again last
@@ -275,6 +277,7 @@ class Fabric : private WireUser {
   bool suffer(Qp& qp, uint64_t number, const PacketFault& f);
   void fail_soon(uint32_t number, uint64_t ns, ibv_wc_status status);
   void start_timer(Qp& qp);
+  void start_timer_lazily(Qp& qp, uint64_t due_ns);
   void arrive(Packet* p);
   void answer(Packet* p, ibv_wc_status status, bool rnr);
   void acknowledged(Packet* p);

@@ -22,10 +22,14 @@ using namespace bfo::stack;
 int usage() {
   std::fprintf(
       stderr,
-      "usage: matrix [--all|--few] [--list] [--rate BYTES] [--known FILE] [--quiet] [PATTERN...]\n"
-      "Measures mixtures of rails in virtual time: a choice of them, all, or a few. PATTERN chooses by\n"
-      "name, as the shell matches file names: PROTOCOL.RAILS.RATIO.WHEN.SIZE.WINDOW.TRAFFIC[.CPU][.WEIGHTS]\n"
-      "(window w4: four messages are always under way; b4: the next four begin when all four are there)\n"
+      "usage: matrix [--all|--few|--draw N] [--seed N] [--list] [--rate BYTES] [--known FILE] [--quiet]\n"
+      "              [PATTERN|CELL...]\n"
+      "Measures mixtures of rails in virtual time: a choice of them, all, a few, or N that are drawn. PATTERN\n"
+      "chooses by name, as the shell matches file names; CELL is the name of any cell:\n"
+      "PROTOCOL.RAILS[-SLOW].RATIO.WHEN.SIZE.WINDOW.TRAFFIC[.CPU][.WEIGHTS]\n"
+      "(rails 3-0: three, and the first is the slow one, else the last; window w4: four messages are always\n"
+      "under way; b4: the next four begin when all four are there)\n"
+      "  --seed   of what is drawn (1)\n"
       "  --rate   of a good rail, bytes per second (1000000000)\n"
       "  --known  a file of lines PATTERN BOUND # WHY: these cells need not keep that bound\n"
       "  --quiet  only cells that break a bound, and the summary\n"
@@ -98,7 +102,8 @@ void print_tally(const char* name, const Tally& t) {
 
 int main(int argc, char** argv) {
   bool all = false, few = false, list = false, quiet = false;
-  uint64_t rate = 1'000'000'000;
+  uint64_t rate = 1'000'000'000, draw = 0, seed = 1;
+  std::vector<Cell> named;
   std::vector<std::string> patterns;
   Run run;
   for (int i = 1; i < argc; ++i) {
@@ -116,11 +121,16 @@ int main(int argc, char** argv) {
       rate = std::strtoull(value, nullptr, 10);
       if (rate < 1'000'000) return usage();
       ++i;
+    } else if ((a == "--draw" || a == "--seed") && value != nullptr) {
+      (a == "--draw" ? draw : seed) = std::strtoull(value, nullptr, 10);
+      ++i;
     } else if (a == "--known" && value != nullptr) {
       if (!read_known(value, &run.known)) return 2;
       ++i;
     } else if (a[0] == '-') {
       return usage();
+    } else if (Cell c; cell_of(a, &c)) {
+      named.push_back(c);
     } else {
       patterns.push_back(a);
     }
@@ -128,9 +138,15 @@ int main(int argc, char** argv) {
   const auto start = std::chrono::steady_clock::now();
   Mixtures mixtures(rate);
   uint64_t cells = 0;
-  for (const Cell& c : all ? all_cells() : few ? few_cells() : chosen_cells()) {
+  std::vector<Cell> choice;
+  if (!patterns.empty() || named.empty())
+    choice = all ? all_cells() : few ? few_cells() : draw != 0 ? drawn_cells(seed, draw) : chosen_cells();
+  const size_t by_name = choice.size();
+  choice.insert(choice.end(), named.begin(), named.end());
+  for (size_t i = 0; i < choice.size(); ++i) {
+    const Cell& c = choice[i];
     const std::string name = name_of(c);
-    bool chosen = patterns.empty();
+    bool chosen = patterns.empty() || i >= by_name;
     for (const std::string& p : patterns) chosen = chosen || matches(p, name);
     if (!chosen) continue;
     ++cells;

@@ -26,7 +26,7 @@ constexpr uint64_t kWaves = 6;  // halves
 struct Interval {
   uint64_t from;
   uint64_t to;
-  bool slow;   // the last rail is
+  bool slow;   // the odd rail is
   bool ramps;  // .. or becomes so, now and then: only the best rail counts
 };
 
@@ -37,6 +37,7 @@ uint64_t ns_of(uint64_t bytes, uint64_t rate) {
 /// Long enough for some hundred short messages, for a probe now and then, and for some long messages.
 uint64_t length_of(const Cell& c, uint64_t rate) {
   if (c.size < 64 * kKiB) return 100 * kMs;
+  if (c.size < 256 * kKiB) return 400 * kMs;
   return std::max(kSecond, 8 * ns_of(c.size, rate));
 }
 
@@ -149,7 +150,7 @@ uint64_t ends_of(const Cell& c) {
   return 0;
 }
 
-/// Is the last rail called degraded as often as it should be?
+/// Is the odd rail called degraded as often as it should be?
 bool word_kept(const Cell& c, const Figures& f) {
   // A port that is as slow as it says moves what it should.
   const bool never =
@@ -186,6 +187,7 @@ Scenario scenario_of(const Cell& c, uint64_t rate) {
   m.cq_entries = 8192;
   m.timeout = 14;
   m.retry_count = 7;
+  m.polls = 8;  // the clock is looked at every fourth time
   m.processor.handled_ns = c.cpu == Cpu::kBusy ? 60 * kUs : 200;
   m.processor.copy_rate = 8'000'000'000;
   if (c.cpu == Cpu::kAway) m.processor.poll_ns = 2 * kMs;
@@ -205,21 +207,21 @@ bool Mixtures::sums(const Cell& c) const {
   return c.size >= kMiB && c.window >= (c.batch ? 64u : 4u);
 }
 
-/// The last rail, when it is slow.
+/// The rail that differs, when it does.
 Mixtures::Rail Mixtures::slow(const Cell& c) const {
   if (c.when == When::kLatency) return Rail{rate_, (c.ratio - 1) * 10 * kUs};
   return Rail{rate_ / (c.ratio == 0 ? 10 : c.ratio), 0};
 }
 
 Mixtures::Rail Mixtures::rail(const Cell& c, uint32_t number) const {
-  if (number + 1 == c.rails) return slow(c);
+  if (number == c.odd_rail()) return slow(c);
   return Rail{c.ratio == 0 ? rate_ / (number + 1) : rate_, 0};
 }
 
 Course Mixtures::course(const Cell& c, uint32_t number) const {
   const Rail r = rail(c, number);
   const Pace pace{r.rate, r.latency_ns, 0};
-  if (number + 1 != c.rails || c.when == When::kStart || c.when == When::kLatency) return Course(pace);
+  if (number != c.odd_rail() || c.when == When::kStart || c.when == When::kLatency) return Course(pace);
   const Pace good{rate_, 0, 0};
   Course x(good);
   switch (c.when) {
@@ -235,11 +237,11 @@ Course Mixtures::course(const Cell& c, uint32_t number) const {
   }
 }
 
-/// The port of a process: on the last rail not all need be slow.
+/// The port of a process: on the odd rail not all need be slow.
 PortRate Mixtures::port(const Cell& c, uint32_t process, uint32_t number) const {
   const Course good(Pace{rate_, 0, 0});
   const Course x = course(c, number);
-  if (c.where == Where::kRail || number + 1 != c.rails) return PortRate{process, number, x, x};
+  if (c.where == Where::kRail || number != c.odd_rail()) return PortRate{process, number, x, x};
   return PortRate{process, number, process == 0 ? x : good,
                   process == 0 && c.where == Where::kPort ? x : good};
 }
@@ -247,6 +249,7 @@ PortRate Mixtures::port(const Cell& c, uint32_t process, uint32_t number) const 
 double Mixtures::alone(const Cell& c, const Rail& r, std::string* failure) {
   Cell one = c;
   one.rails = 1;
+  one.odd = Cell::kLast;
   one.ratio = 1;
   one.when = When::kStart;
   one.weights = xfer::Weights::kMeasured;
@@ -274,7 +277,7 @@ double Mixtures::alone(const Cell& c, const Rail& r, std::string* failure) {
   return alone_[key] = per_second(samples[2].landed - samples[1].landed, all[0].to - all[0].from);
 }
 
-/// Of the last rail, which moves `last` alone, beside others that move `goods`. Where it is slow one way
+/// Of the odd rail, which moves `last` alone, beside others that move `goods`. Where it is slow one way
 /// only, what comes the other way waits over that rail alone, and not beside others: each way counts as if it
 /// were alone.
 double Mixtures::fair_part(const Cell& c, double last, double goods, bool is_slow, std::string* failure) {
@@ -285,7 +288,8 @@ double Mixtures::fair_part(const Cell& c, double last, double goods, bool is_slo
   const double good = alone(one, Rail{rate_, 0}, failure);
   last = good + (is_slow ? alone(one, slow(c), failure) : good);
   goods = 0;
-  for (uint32_t r = 0; r + 1 < c.rails; ++r) goods += 2 * alone(one, rail(c, r), failure);
+  for (uint32_t r = 0; r < c.rails; ++r)
+    if (r != c.odd_rail()) goods += 2 * alone(one, rail(c, r), failure);
   return last / (goods + last);
 }
 
@@ -293,14 +297,14 @@ Figures Mixtures::measure(const Cell& c) {
   Figures f;
   Scenario s = scenario_of(c, rate_);
   s.machine.weights = c.weights;
-  double goods = 0;  // all rails but the last
+  double goods = 0;  // all rails but the odd one
   for (uint32_t r = 0; r < c.rails; ++r) {
     if (c.weights == xfer::Weights::kNominal)
       s.machine.shares.push_back(static_cast<uint32_t>(rail(c, r).rate / 125'000));
     if (c.weights == xfer::Weights::kGiven)
       s.machine.shares.push_back(static_cast<uint32_t>(rail(c, r).rate / slow(c).rate));
     for (uint32_t p = 0; p < s.machine.procs; ++p) s.machine.rates.push_back(port(c, p, r));
-    if (r + 1 == c.rails) continue;
+    if (r == c.odd_rail()) continue;
     const double a = alone(c, rail(c, r), &f.failure);
     goods += a;
     f.best = std::max(f.best, a);
@@ -338,7 +342,7 @@ Figures Mixtures::measure(const Cell& c) {
     f.of_sum = std::min(f.of_sum, goodput / (goods + last));
     uint64_t carried = 0;
     for (uint32_t r = 0; r < c.rails; ++r) carried += b.carried[r] - a.carried[r];
-    const double part = static_cast<double>(b.carried[c.rails - 1] - a.carried[c.rails - 1]) /
+    const double part = static_cast<double>(b.carried[c.odd_rail()] - a.carried[c.odd_rail()]) /
                         static_cast<double>(std::max<uint64_t>(carried, 1));
     const double fair = fair_part(c, last, goods, all[i].slow, &f.failure);
     if (f.fair == 0 || part / fair > f.share / f.fair) {

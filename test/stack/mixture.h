@@ -10,7 +10,7 @@
 //         under way (64, if all of them must end before the next ones begin). A rail that is far moves
 //         nothing for a round trip; so what is under way must take ten of them over the other rails, else a
 //         rail that delays no message cannot move that much
-//  share  the slowest rail carries at most 1.3 times its fair part of the bytes
+//  share  the rail that differs carries at most 1.3 times its fair part of the bytes
 //  word   a rail that is used and from some moment on moves a tenth of the others is called degraded,
 //         once by each end that measures it; one that is as fast, or moves a third, never is
 #pragma once
@@ -27,7 +27,7 @@ namespace bfo::stack {
 
 enum class Protocol : uint8_t { kRead, kPut, kCopy, kEager };
 enum class When : uint8_t {
-  kStart,    // the last rail is slow all the time
+  kStart,    // a rail is slow all the time
   kStep,     // from a moment on
   kRamp,     // it becomes slow within a second
   kSecond,   // it is slow for a second
@@ -47,9 +47,11 @@ enum class Cpu : uint8_t {
 };
 
 struct Cell {
+  static constexpr uint32_t kLast = UINT32_MAX;
   Protocol protocol = Protocol::kRead;
   uint32_t rails = 2;
-  uint32_t ratio = 1;  // of the rate of the others to that of the last rail; 0: all differ, 1, 1/2, 1/3, 1/10
+  uint32_t odd = kLast;  // the rail that is slow, or far
+  uint32_t ratio = 1;    // of the rate of the others to that of this one; 0: all differ, 1, 1/2, 1/3, 1/10
   When when = When::kStart;
   Where where = Where::kRail;
   uint64_t wave_ns = 0;  // of kWave: half a period
@@ -60,14 +62,20 @@ struct Cell {
   Cpu cpu = Cpu::kFree;
   /// kNominal: the ports are as fast as they say. kGiven: they all say the same, and a list tells.
   xfer::Weights weights = xfer::Weights::kMeasured;
+
+  uint32_t odd_rail() const { return odd < rails ? odd : rails - 1; }
 };
 /// The product's defaults, a fabric without chance, and the traffic of the cell; its ports have no rates yet.
 Scenario scenario_of(const Cell& c, uint64_t rate);
 std::string name_of(const Cell& c);
+/// False: no cell has that name.
+bool cell_of(const std::string& name, Cell* out);
 /// All of them, a choice that shows each kind, and those that a short test makes.
 std::vector<Cell> all_cells();
 std::vector<Cell> chosen_cells();
 std::vector<Cell> few_cells();
+/// `n` that are drawn: ratios, sizes and windows between those of the others, and any rail is the slow one.
+std::vector<Cell> drawn_cells(uint64_t seed, uint64_t n);
 
 /// What was measured. Rates in bytes per second, each the worst interval's.
 struct Figures {
@@ -77,7 +85,7 @@ struct Figures {
   double sum = 0;   // of all
   double of_best = 0;
   double of_sum = 0;
-  double share = 0;  // of the slowest rail
+  double share = 0;  // of the rail that differs
   double fair = 0;
   double whole = 0;    // goodput from the first byte on, changes included, in parts of the best rail's
   uint64_t words = 0;  // events

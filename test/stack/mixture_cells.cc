@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // mixture_cells.cc: which cells there are (mixture.h), and their names.
+#include <algorithm>
 #include <iterator>
+#include <sstream>
 
+#include "test/sim/prng.h"
 #include "test/stack/mixture.h"
+#include "test/stack/port.h"
 
 namespace bfo::stack {
 namespace {
@@ -45,11 +49,58 @@ void for_sizes(Cell c, const Each& each) {
     if (c.size = size; eager) each(c);
 }
 
+template <class E, size_t N>
+bool find_word(const char* const (&words)[N], const std::string& word, E* out) {
+  for (size_t i = 0; i < N; ++i) {
+    if (word != words[i]) continue;
+    *out = static_cast<E>(i);
+    return true;
+  }
+  return false;
+}
+/// A number at the start of `word`; `used`: its digits.
+template <class N>
+bool number(const std::string& word, size_t* used, N* out) {
+  *used = word.find_first_not_of("0123456789");
+  if (*used == std::string::npos) *used = word.size();
+  if (*used == 0 || *used > 9) return false;
+  *out = static_cast<N>(std::stoul(word.substr(0, *used)));
+  return true;
+}
+bool read_rails(const std::string& word, Cell* c) {
+  size_t used = 0;
+  if (!number(word, &used, &c->rails) || c->rails < 2 || c->rails > kMaxStackRails) return false;
+  if (used == word.size()) return true;
+  size_t rest = 0;
+  return word[used] == '-' && number(word.substr(used + 1), &rest, &c->odd) && c->odd < c->rails;
+}
+bool read_size(const std::string& word, uint64_t* size) {
+  size_t used = 0;
+  if (!number(word, &used, size)) return false;
+  const std::string unit = word.substr(used);
+  *size *= unit == "M" ? kMiB : unit == "K" ? kKiB : 1;
+  return *size != 0;
+}
+bool read_when(const std::string& word, Cell* c) {
+  const std::string wave = kWhen[static_cast<unsigned>(When::kWave)];
+  if (word.compare(0, wave.size(), wave) == 0) {
+    size_t used = 0;
+    c->when = When::kWave;
+    if (!number(word.substr(wave.size()), &used, &c->wave_ns)) return false;
+    c->wave_ns *= kMs;
+    return true;
+  }
+  const size_t dash = std::min(word.find('-'), word.size());
+  return find_word(kWhen, word.substr(0, dash), &c->when) && find_word(kWhere, word.substr(dash), &c->where);
+}
+
 }  // namespace
 
 std::string name_of(const Cell& c) {
   std::string n = kProtocols[static_cast<unsigned>(c.protocol)];
-  n += "." + std::to_string(c.rails) + ".";
+  n += "." + std::to_string(c.rails);
+  if (c.odd_rail() + 1 != c.rails) n += "-" + std::to_string(c.odd_rail());
+  n += ".";
   n += c.ratio == 0 ? std::string("mixed") : std::to_string(c.ratio) + ":1";
   n += std::string(".") + kWhen[static_cast<unsigned>(c.when)] + kWhere[static_cast<unsigned>(c.where)];
   if (c.when == When::kWave) n += std::to_string(c.wave_ns / kMs) + "ms";
@@ -59,6 +110,27 @@ std::string name_of(const Cell& c) {
   if (c.weights != xfer::Weights::kMeasured)
     n += std::string(".") + kWeights[static_cast<unsigned>(c.weights)];
   return n;
+}
+
+bool cell_of(const std::string& name, Cell* out) {
+  std::vector<std::string> words;
+  std::istringstream text(name);
+  for (std::string w; std::getline(text, w, '.');) words.push_back(w);
+  if (words.size() < 7 || words[5].empty()) return false;
+  Cell c;
+  size_t used = 0;
+  if (!find_word(kProtocols, words[0], &c.protocol) || !read_rails(words[1], &c)) return false;
+  if (words[2] != "mixed" && (!number(words[2], &used, &c.ratio) || words[2].substr(used) != ":1")) return false;
+  if (words[2] == "mixed") c.ratio = 0;
+  if (!read_when(words[3], &c) || !read_size(words[4], &c.size)) return false;
+  c.batch = words[5].front() == 'b';
+  if (!number(words[5].substr(1), &used, &c.window) || c.window == 0) return false;
+  if (!find_word(kPatterns, words[6], &c.pattern)) return false;
+  for (size_t i = 7; i < words.size(); ++i)
+    if (!find_word(kCpu, words[i], &c.cpu) && !find_word(kWeights, words[i], &c.weights)) return false;
+  if (name_of(c) != name) return false;
+  *out = c;
+  return true;
 }
 
 std::vector<Cell> all_cells() {
@@ -170,6 +242,35 @@ std::vector<Cell> chosen_cells() {
   all.push_back(Cell{.ratio = 10, .cpu = Cpu::kAway});
   all.push_back(Cell{.ratio = 10, .weights = xfer::Weights::kNominal});
   all.push_back(Cell{.ratio = 10, .weights = xfer::Weights::kGiven});
+  return all;
+}
+
+std::vector<Cell> drawn_cells(uint64_t seed, uint64_t n) {
+  std::vector<Cell> all;
+  sim::Prng dice(sim::mix(seed, n));
+  // Each power of two is as likely as any other.
+  const auto between = [&dice](uint64_t least, uint64_t most) {
+    uint64_t low = least;
+    for (uint64_t halves = dice.below(64); halves != 0; --halves) low = 2 * low > most ? least : 2 * low;
+    return std::min(most, low + dice.below(low));
+  };
+  while (all.size() < n) {
+    Cell c;
+    c.protocol = static_cast<Protocol>(dice.below(std::size(kProtocols)));
+    c.rails = static_cast<uint32_t>(dice.range(2, kMaxStackRails));
+    c.odd = static_cast<uint32_t>(dice.below(c.rails));
+    c.ratio = dice.chance(5) ? 0 : static_cast<uint32_t>(between(1, 100));
+    c.when = static_cast<When>(dice.below(std::size(kWhen)));
+    if (c.when == When::kWave) c.wave_ns = between(10, 2000) * kMs;
+    if (dice.chance(30)) c.where = static_cast<Where>(dice.below(std::size(kWhere)));
+    c.size = c.protocol == Protocol::kEager ? between(1, 12 * kKiB - 64) : between(16 * kKiB, 64 * kMiB);
+    c.window = static_cast<uint32_t>(between(1, 64));
+    c.pattern = static_cast<Pattern>(dice.below(std::size(kPatterns)));
+    c.batch = c.pattern == Pattern::kOne && c.window != 1 && dice.chance(30);
+    if (dice.chance(10)) c.cpu = static_cast<Cpu>(dice.below(std::size(kCpu)));
+    if (dice.chance(10)) c.weights = static_cast<xfer::Weights>(dice.below(std::size(kWeights)));
+    if (differs(c)) all.push_back(c);
+  }
   return all;
 }
 

@@ -21,22 +21,27 @@ class Timeline {
 
   /// Calls `action(self, a, p)` at time `t`, or now if that is past.
   void at(uint64_t t, Action action, void* self, uint64_t a = 0, void* p = nullptr) {
-    heap_.push_back(Entry{t < now_ ? now_ : t, ++number_, action, self, a, p});
-    std::push_heap(heap_.begin(), heap_.end(), later);
+    const Entry e{t < now_ ? now_ : t, ++number_, action, self, a, p};
+    size_t i = heap_.size();
+    heap_.push_back(e);
+    for (; i > 0 && before(e, heap_[(i - 1) / kWays]); i = (i - 1) / kWays) heap_[i] = heap_[(i - 1) / kWays];
+    heap_[i] = e;
   }
   void in(uint64_t ns, Action action, void* self, uint64_t a = 0, void* p = nullptr) {
     at(now_ + ns, action, self, a, p);
   }
   void step() {
-    std::pop_heap(heap_.begin(), heap_.end(), later);
-    const Entry e = heap_.back();
+    const Entry e = heap_.front();
+    const Entry last = heap_.back();
     heap_.pop_back();
+    if (!heap_.empty()) sink(last);
     now_ = e.t;
     ++events_;
     e.action(e.self, e.a, e.p);
   }
 
  private:
+  static constexpr size_t kWays = 4;  // children of an entry: half as many levels as with two
   struct Entry {
     uint64_t t;
     uint64_t number;
@@ -45,7 +50,22 @@ class Timeline {
     uint64_t a;
     void* p;
   };
-  static bool later(const Entry& a, const Entry& b) { return a.t != b.t ? a.t > b.t : a.number > b.number; }
+  static bool before(const Entry& a, const Entry& b) { return a.t != b.t ? a.t < b.t : a.number < b.number; }
+
+  /// The first place is free: `e` takes it, or one below.
+  void sink(const Entry& e) {
+    const size_t n = heap_.size();
+    size_t i = 0;
+    for (size_t child = 1; child < n; child = kWays * i + 1) {
+      size_t first = child;
+      for (size_t c = child + 1; c < std::min(child + kWays, n); ++c)
+        if (before(heap_[c], heap_[first])) first = c;
+      if (before(e, heap_[first])) break;
+      heap_[i] = heap_[first];
+      i = first;
+    }
+    heap_[i] = e;
+  }
 
   std::vector<Entry> heap_;
   uint64_t now_ = 1'000'000'000;  // a clock that has run for a while
