@@ -99,8 +99,8 @@ void Fabric::start_timer(Qp& qp) {
       this, uint64_t{++qp.timer} << 32 | qp.qp_num);
 }
 
-/// With rates each connection has one timer on its way, which is sent on when it comes too early: thousands of
-/// them would be what the simulator does.
+/// With rates each connection has one timer on its way, which is sent on when it comes too early: thousands
+/// of them would be what the simulator does.
 void Fabric::start_timer_lazily(Qp& qp, uint64_t due_ns) {
   qp.due_ns = due_ns;
   if (qp.timer_set) return;

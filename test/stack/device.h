@@ -79,7 +79,7 @@ struct Qp : ibv_qp {
   uint64_t unanswered_from = ~uint64_t{0};  // .. or their answers
   uint64_t rnr_until = 0;
   uint32_t retries = 0;
-  uint32_t timer = 0;  // the one that counts
+  uint32_t timer = 0;      // the one that counts
   uint64_t due_ns = 0;     // with rates: when it ends ..
   bool timer_set = false;  // .. and one is on its way
   bool last_receive_raised = false;

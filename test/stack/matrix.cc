@@ -24,7 +24,8 @@ int usage() {
       stderr,
       "usage: matrix [--all|--few|--draw N] [--seed N] [--list] [--rate BYTES] [--known FILE] [--quiet]\n"
       "              [PATTERN|CELL...]\n"
-      "Measures mixtures of rails in virtual time: a choice of them, all, a few, or N that are drawn. PATTERN\n"
+      "Measures mixtures of rails in virtual time: a choice of them, all, a few, or N that are drawn. "
+      "PATTERN\n"
       "chooses by name, as the shell matches file names; CELL is the name of any cell:\n"
       "PROTOCOL.RAILS[-SLOW].RATIO.WHEN.SIZE.WINDOW.TRAFFIC[.CPU][.WEIGHTS]\n"
       "(rails 3-0: three, and the first is the slow one, else the last; window w4: four messages are always\n"

@@ -82,16 +82,17 @@ bool read_size(const std::string& word, uint64_t* size) {
   return *size != 0;
 }
 bool read_when(const std::string& word, Cell* c) {
-  const std::string wave = kWhen[static_cast<unsigned>(When::kWave)];
-  if (word.compare(0, wave.size(), wave) == 0) {
-    size_t used = 0;
-    c->when = When::kWave;
-    if (!number(word.substr(wave.size()), &used, &c->wave_ns)) return false;
-    c->wave_ns *= kMs;
-    return true;
-  }
-  const size_t dash = std::min(word.find('-'), word.size());
-  return find_word(kWhen, word.substr(0, dash), &c->when) && find_word(kWhere, word.substr(dash), &c->where);
+  const std::string unit = "ms";
+  const size_t digits = std::min(word.find_first_of("0123456789"), word.size());
+  const size_t dash = std::min(word.find('-'), digits);
+  if (!find_word(kWhen, word.substr(0, dash), &c->when)) return false;
+  if (!find_word(kWhere, word.substr(dash, digits - dash), &c->where)) return false;
+  if (c->when != When::kWave) return digits == word.size();
+  size_t used = 0;
+  const std::string half = word.substr(digits);
+  if (!number(half, &used, &c->wave_ns) || half.substr(used) != unit) return false;
+  c->wave_ns *= kMs;
+  return c->wave_ns != 0;
 }
 
 }  // namespace
@@ -120,7 +121,8 @@ bool cell_of(const std::string& name, Cell* out) {
   Cell c;
   size_t used = 0;
   if (!find_word(kProtocols, words[0], &c.protocol) || !read_rails(words[1], &c)) return false;
-  if (words[2] != "mixed" && (!number(words[2], &used, &c.ratio) || words[2].substr(used) != ":1")) return false;
+  if (words[2] != "mixed" && (!number(words[2], &used, &c.ratio) || words[2].substr(used) != ":1"))
+    return false;
   if (words[2] == "mixed") c.ratio = 0;
   if (!read_when(words[3], &c) || !read_size(words[4], &c.size)) return false;
   c.batch = words[5].front() == 'b';
@@ -231,6 +233,7 @@ std::vector<Cell> chosen_cells() {
   all.push_back(
       Cell{.protocol = Protocol::kPut, .ratio = 10, .when = When::kStep, .size = 256 * kKiB, .window = 1});
   all.push_back(Cell{.protocol = Protocol::kEager, .ratio = 100, .when = When::kLatency, .size = 8 * kKiB});
+  all.push_back(Cell{.protocol = Protocol::kEager, .ratio = 10, .size = 100});
   all.push_back(Cell{.ratio = 1, .size = 64 * kKiB, .cpu = Cpu::kBusy});
   all.push_back(Cell{.protocol = Protocol::kCopy, .ratio = 10, .size = 256 * kKiB, .window = 1});
   all.push_back(
@@ -292,6 +295,8 @@ std::vector<Cell> few_cells() {
       Cell{.protocol = Protocol::kCopy, .ratio = 10, .size = 256 * kKiB, .window = 1},
       Cell{.protocol = Protocol::kEager, .ratio = 10, .size = 8 * kKiB},
       Cell{.protocol = Protocol::kEager, .ratio = 100, .when = When::kLatency, .size = 8 * kKiB},
+      Cell{.protocol = Protocol::kEager, .ratio = 100, .when = When::kLatency, .size = 8, .window = 1},
+      Cell{.protocol = Protocol::kEager, .ratio = 10, .size = 100},
       Cell{.ratio = 10, .when = When::kStep},
       Cell{.ratio = 10, .when = When::kSecond},
       Cell{.rails = 4, .ratio = 0},

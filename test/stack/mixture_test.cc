@@ -36,13 +36,27 @@ TEST(Mixture, EachCellHasANameThatMakesIt) {
 
 TEST(Mixture, WhatIsNoNameOfACellIsNone) {
   Cell c;
-  for (const char* name :
-       {"", "read", "read.2.10:1.start.64K.w4", "read.2.10:1.start.64K.w4.one.two", "write.2.10:1.start.64K.w4.one",
-        "read.1.10:1.start.64K.w4.one", "read.9.10:1.start.64K.w4.one", "read.2-2.10:1.start.64K.w4.one",
-        "read.2.10.start.64K.w4.one", "read.2.10:2.start.64K.w4.one", "read.2.10:1.never.64K.w4.one",
-        "read.2.10:1.start-in.64K.w4.one", "read.2.10:1.wave.1M.w4.one", "read.2.10:1.start.64G.w4.one",
-        "read.2.10:1.start.0.w4.one", "read.2.10:1.start.65536.w4.one", "read.2.10:1.start.64K.x4.one",
-        "read.2.10:1.start.64K..one", "read.2.10:1.start.64K.w4.two", "read.2-1.10:1.start.64K.w4.one", "*.one"})
+  for (const char* name : {"",
+                           "read",
+                           "read.2.10:1.start.64K.w4",
+                           "read.2.10:1.start.64K.w4.one.two",
+                           "write.2.10:1.start.64K.w4.one",
+                           "read.1.10:1.start.64K.w4.one",
+                           "read.9.10:1.start.64K.w4.one",
+                           "read.2-2.10:1.start.64K.w4.one",
+                           "read.2.10.start.64K.w4.one",
+                           "read.2.10:2.start.64K.w4.one",
+                           "read.2.10:1.never.64K.w4.one",
+                           "read.2.10:1.start-in.64K.w4.one",
+                           "read.2.10:1.wave.1M.w4.one",
+                           "read.2.10:1.start.64G.w4.one",
+                           "read.2.10:1.start.0.w4.one",
+                           "read.2.10:1.start.65536.w4.one",
+                           "read.2.10:1.start.64K.x4.one",
+                           "read.2.10:1.start.64K..one",
+                           "read.2.10:1.start.64K.w4.two",
+                           "read.2-1.10:1.start.64K.w4.one",
+                           "*.one"})
     EXPECT_FALSE(cell_of(name, &c)) << name;
 }
 

@@ -54,8 +54,12 @@ TEST(Preferred, SendInline_TakesItToo) {
   args.comm = w.comms[0];
   args.dst = 1;
   args.length = data.size();
-  for (int i = 0; i < 5; ++i) ASSERT_TRUE(w.engines[0]->send_inline(args, source));
-  EXPECT_EQ(rails(w), Rails(5, 1));
+  for (int i = 0; i < 16; ++i) ASSERT_TRUE(w.engines[0]->send_inline(args, source));
+  EXPECT_FALSE(w.engines[0]->send_inline(args, source)) << "the next one is timed";
+  w.isend(0, 1, 1, bytes(8));
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(w.engines[0]->send_inline(args, source));
+  EXPECT_FALSE(w.engines[0]->send_inline(args, source)) << "and more of them soon";
+  EXPECT_EQ(rails(w), Rails(19, 1));
 }
 
 TEST(Preferred, LongerEagerMessagesOfASenderThatIsAhead_Spread) {

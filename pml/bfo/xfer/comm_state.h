@@ -18,6 +18,9 @@
 
 namespace bfo::xfer {
 
+/// Messages to a rank until the first look whether a short one is to be timed.
+inline constexpr uint32_t kFirstLook = 16;
+
 /// One rank of one communicator, made on first use.
 template <class P>
 struct Proc {
@@ -28,7 +31,7 @@ struct Proc {
   int32_t rank = 0;
   /// sending
   Seq16 next_seq = 0;
-  Seq16 stop_seq = 0;   ///< the first number that needs a look at the window (H5)
+  Seq16 stop_seq = 0;   ///< the first number that needs a look: at the window (H5), or for a message to time
   Seq16 confirmed = 0;  ///< the peer has received every message before this one
   bool linked = false;  ///< in the list of its peer
   bool resent = false;  ///< messages from `resent_from` on were sent twice, and the dead epoch is not yet
@@ -51,6 +54,8 @@ struct Proc {
   Proc* next_stalled = nullptr;                     ///< list of all ranks with stalled sends
   bool in_stalled = false;
   // sending; used only when next_seq reaches stop_seq
+  Seq16 window_seq = 0;  ///< the first number that needs a look at the window
+  Seq16 looked_seq = 0;  ///< the last one that was looked at
   /// the rails have reported the end of all messages before this one: none of them is sent again
   Seq16 acked = 0;
   uint16_t question = 0;     ///< number of the open SEQSYNC question to the peer: see seq_question()

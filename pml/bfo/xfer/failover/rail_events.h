@@ -73,6 +73,7 @@ void Failover<P>::up(RailT* rail, const RailEvent& ev) {
   if (!(rail->usable(ev.name.epoch) && rail->up_epoch == ev.name.epoch)) {
     rail->late = base_.port.reads_in_time(kUnsure);
     rail->goodput.reset();
+    rail->short_time = ShortTime();
     not_degraded(base_, *rail);
   }
   rail->name = ev.name;

@@ -6,6 +6,7 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -80,7 +81,8 @@ void Matching<P>::comm_free(CommT* c) {
 template <class P>
 void recall_sequence(Proc<P>& p, const PastSequence& s) {
   p.next_seq = s.next_seq;
-  p.stop_seq = s.stop_seq;
+  p.window_seq = s.window_seq;
+  p.stop_seq = p.looked_seq = s.next_seq;
   p.confirmed = s.confirmed;
   p.acked = s.acked;  // work under way gets a new checkpoint
   p.expected = s.expected;
@@ -102,7 +104,8 @@ template <class P>
   c.procs[rank] = p;
   p->comm = &c;
   p->rank = rank;
-  p->stop_seq = kSeqWindow / 2;
+  p->window_seq = kSeqWindow / 2;
+  p->stop_seq = static_cast<Seq16>(std::min<uint32_t>(kFirstLook * base_.port.seq_step(), kSeqWindow / 2));
   if (PeerT* const peer = comms_.was_used(c.ctx) ? peer_of(*p) : nullptr)
     if (const PastSequence* const s = peer->past.find(c.ctx)) recall_sequence(*p, *s);
   return p;
@@ -128,8 +131,8 @@ void Matching<P>::remember(ProcT& p) {
     return;
   }
   PeerT& peer = *known;
-  const PastSequence now{p.comm->ctx, p.next_seq,    p.stop_seq, p.confirmed, p.acked,
-                         p.expected,  p.resent_from, p.question, p.resent};
+  const PastSequence now{p.comm->ctx, p.next_seq,    p.window_seq, p.confirmed, p.acked,
+                         p.expected,  p.resent_from, p.question,   p.resent};
   comms_.note_used(now.ctx);
   if (const size_t missing = peer.past.keep(base_.port, now)) base_.failing.no_memory(peer, missing);
 }

@@ -17,7 +17,7 @@ namespace bfo::xfer {
 struct PastSequence {
   uint16_t ctx;
   Seq16 next_seq;
-  Seq16 stop_seq;
+  Seq16 window_seq;
   Seq16 confirmed;
   Seq16 acked;
   Seq16 expected;

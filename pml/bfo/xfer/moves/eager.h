@@ -13,6 +13,7 @@
 #include "pml/bfo/core/seq_window.h"
 #include "pml/bfo/xfer/moves/transfers.h"
 #include "pml/bfo/xfer/moves/transfer.h"
+#include "pml/bfo/xfer/rails/order.h"
 
 namespace bfo::xfer {
 
@@ -60,15 +61,21 @@ struct Eager {
     using Before = typename Pace<P>::Before;
     Rail<P>& rail = *f.xfer.rail;
     auto& choice = rail.peer->choice;
+    f.xfer.length = length;
+    if (length < e.base_.config.short_limit) {
+      f.xfer.posted_ns = e.pace_.begin_short(rail);
+      choice.sampled();
+      return settle_preferred(*rail.peer);
+    }
     const WorkCount work = rail.limits.failover ? e.base_.port.work(rail.handle) : WorkCount{};
     Before before = Before::kNothing;
     if (work.taken != work.ended) before = choice.samples_behind(rail) ? Before::kSample : Before::kUnknown;
-    f.xfer.length = length;
     f.xfer.posted_ns = e.pace_.begin_sample(rail, length, before);
     if (before == Before::kUnknown && f.xfer.posted_ns != 0)
       choice.sampled_behind(rail);
     else
       choice.sampled();
+    settle_preferred(*rail.peer);
   }
 
   /// From the ready list: try every usable rail.
@@ -177,8 +184,10 @@ Begun Transfers<P>::begin_send(SendRequest& r) {
     return {};
   }
   x.sent_before = false;
-  if (peer.choice.samples()) [[unlikely]]
+  if (peer.choice.samples()) [[unlikely]] {
     peer.choice.not_sampled();  // the peer times what it reads
+    settle_preferred(peer);
+  }
   if (!begin_rendezvous(r)) peer.backlog.unnamed.push_back(&r);
   return {false, true};
 }

@@ -71,6 +71,7 @@ class Pace {
     const auto& x = f.xfer;
     if (x.posted_ns == 0) return;
     const uint64_t now = port_.now_ns();
+    if (x.length < base_.config.short_limit) return short_ended(*x.rail, now - x.posted_ns, now);
     measure(*x.rail, x.length, x.posted_ns, now, Way::kGuessed);
     if (x.rail->inflight_bytes == 0 && x.rail->goodput.settle(now)) learned(*x.rail, now);
   }
@@ -99,6 +100,12 @@ class Pace {
     if (f.xfer.posted_ns != 0) [[unlikely]]
       --f.xfer.rail->samples_out;
   }
+  /// The same of a short message: how long it takes tells nothing about what the rail moves.
+  uint64_t begin_short(Rail<P>& rail) {
+    if (rail.inflight_bytes != 0 || rail.samples_out != 0) return 0;
+    ++rail.samples_out;
+    return port_.now_ns();
+  }
   /// What its rail has to send before a message that is to be timed.
   enum class Before : uint8_t {
     kNothing,
@@ -125,6 +132,7 @@ class Pace {
     p.choice.weigh();
     settle_preferred(p);
   }
+  void short_ended(Rail<P>& rail, uint64_t took_ns, uint64_t now_ns);
   uint64_t begin_timed(Rail<P>& rail, uint64_t bytes, bool alone, uint64_t watch_ns = kWatchNs);
   void watch(Rail<P>& rail, uint64_t bytes, uint64_t now_ns, uint64_t watch_ns);
   /// Where the bytes of a timed piece went; how many they were is a guess.
@@ -186,6 +194,12 @@ void Pace<P>::watch(Rail<P>& rail, uint64_t bytes, uint64_t now_ns, uint64_t wat
   const uint64_t until = now_ns + std::max(watch_ns, lasts_ns);
   if (until > watch_until_.load(std::memory_order_relaxed))
     watch_until_.store(until, std::memory_order_relaxed);
+}
+
+template <class P>
+[[gnu::cold]] void Pace<P>::short_ended(Rail<P>& rail, uint64_t took_ns, uint64_t now_ns) {
+  rail.peer->choice.short_ended(rail, took_ns, now_ns);
+  settle_preferred(*rail.peer);
 }
 
 /// A timed piece has ended well.

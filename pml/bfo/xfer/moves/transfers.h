@@ -75,7 +75,7 @@ struct Transfers {
   void brief_lost(PeerT& p, MsgType type, Bytes message);
 
   // ---- the send window: window.h
-  bool window_open(ProcT& p);
+  bool window_open(ProcT& p, size_t length);
   void ask_window(ProcT& p);
   void owe_sync(ProcT& p);
   bool post_syncs(PeerT& p);  // false: something still waits

@@ -7,7 +7,7 @@
 //   resent_from   from here on messages were sent twice, and a dead epoch is not closed at both ends
 //   acked      the rails have reported the end of every message before it, so none of them is sent again
 //
-// They are evaluated twice per window, when next_seq reaches stop_seq. An eager message therefore carries,
+// They are evaluated twice per window, when next_seq reaches window_seq. An eager message therefore carries,
 // counts and records nothing for them. For `acked`, `checkpoint` notes how much work each rail
 // has accepted. When all of that has ended, every message numbered before the checkpoint has ended. A message
 // that fails meanwhile and is sent again is not in those counts, so the checkpoint is then taken anew. A rail
@@ -25,6 +25,8 @@
 //
 // H1..H23: contrib/doc/hazards.md
 #pragma once
+
+#include <utility>
 
 #include "pml/bfo/core/seq_window.h"
 #include "pml/bfo/xfer/moves/transfers.h"
@@ -92,16 +94,34 @@ template <class P>
   if (seq_place(x.proc->next_seq, x.seq) == SeqPlace::kPast) Eager<P>::note_resent_seq(*x.proc, x.seq);
 }
 
-/// next_seq has reached stop_seq: may this number be used?
+/// The next number that needs a look, if not for the window, then for a short message that is to be timed.
 template <class P>
-[[gnu::cold, gnu::noinline]] bool Transfers<P>::window_open(ProcT& p) {
+Seq16 next_look(P& port, const Proc<P>& p, bool is_short) {
+  const uint32_t until_window = static_cast<Seq16>(p.window_seq - p.next_seq);
+  const uint32_t until_sample =
+      p.peer->n_rails < 2 ? 0 : p.peer->choice.short_every(is_short) * port.seq_step();
+  const bool samples = until_sample != 0 && until_sample < until_window;
+  return samples ? static_cast<Seq16>(p.next_seq + until_sample) : p.window_seq;
+}
+
+/// next_seq has reached stop_seq: may this number be used for a message of `length` bytes?
+template <class P>
+[[gnu::cold, gnu::noinline]] bool Transfers<P>::window_open(ProcT& p, size_t length) {
   if (p.peer->standing.failed()) return true;  // whatever is sent ends with the error of that peer
+  const bool is_short = length < base_.config.short_limit;
+  if (p.next_seq != p.window_seq) {
+    const auto numbers = static_cast<Seq16>(p.next_seq - std::exchange(p.looked_seq, p.next_seq));
+    if (is_short) p.peer->choice.sample_short(numbers / base_.port.seq_step(), base_.port.now_ns());
+    p.stop_seq = next_look(base_.port, p, is_short);
+    return true;
+  }
   if (p.resent && !unclosed(*p.peer)) p.resent = false;
   note_ended(base_.port, p);
   const int32_t used = core::window_used(p.bounds());
   ask_window(p);
   if (!core::window_allows(used)) return false;
-  p.stop_seq = core::window_stop(p.next_seq, used);
+  p.window_seq = core::window_stop(p.next_seq, used);
+  p.stop_seq = next_look(base_.port, p, is_short);
   return true;
 }
 
@@ -205,7 +225,7 @@ Peer<P>* Transfers<P>::on_seq_sync(const Arrival& a, Bytes in, ProcT*& opened) {
 template <class P>
 [[gnu::cold]] bool Transfers<P>::admit(ProcT& p, SendRequest& r, bool& asked) {
   asked = p.stalled.empty();
-  if (asked && window_open(p)) return true;
+  if (asked && window_open(p, r.xfer.length)) return true;
   p.stalled.push_back(&r);
   base_.agenda.add_stalled(p);
   return false;
@@ -218,7 +238,7 @@ typename Transfers<P>::Released Transfers<P>::release_one(ProcT& p) {
   SendRequest* const r = p.stalled.front();
   if (!r) return {};
   if (p.next_seq == p.stop_seq) {
-    if (!window_open(p)) return {false, true};
+    if (!window_open(p, r->xfer.length)) return {false, true};
     if (p.next_seq != p.stop_seq) return {true, true};  // else its peer has failed: the send ends with that
   }
   p.stalled.remove(r);

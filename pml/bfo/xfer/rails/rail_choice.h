@@ -70,6 +70,7 @@ class RailChoice {
     n_ = 0;
     n_swift_ = 0;
     preferred_ = nullptr;
+    nearer_ = nullptr;
     backoff_ = 0;
     uneven_ = false;
     sampled();
@@ -101,6 +102,18 @@ class RailChoice {
   }
   /// Is the message that is timed next, over `rail`, behind one whose end is known?
   bool samples_behind(const RailT& rail) const { return behind_ && timed_ == &rail; }
+  /// The next message, a short one, is to be timed. Its rail is the preferred one, or one that is to be
+  /// tried. preferred() is nullptr until then: settle_preferred() chooses it again. `messages`: so many were
+  /// sent to the peer since the last one that was to be timed.
+  void sample_short(uint32_t messages, uint64_t now_ns);
+  /// After how many messages to the peer, which may have several rails, the next one is to be timed like
+  /// that; 0: none. `is_short`: this one is.
+  uint32_t short_every(bool is_short) const {
+    if (fixed()) return 0;
+    return n_ < 2 ? kShortAlone : is_short && short_soon_ != 0 ? kShortSoon : kShortEvery;
+  }
+  /// A short message of `rail` has ended. The rail of short messages is to be chosen anew (order.h).
+  void short_ended(RailT& rail, uint64_t took_ns, uint64_t now_ns);
   /// It is not sent as an eager message, and so cannot be timed: a later one is. Not 128 messages later, or
   /// in a stream that repeats it would be one of that kind again.
   void not_sampled() {
@@ -167,7 +180,11 @@ class RailChoice {
   unsigned take_turn() { return turn_++; }
 
   /// The preferred rail while both sides see the same rails. Different pairs use different ones.
-  RailT* default_preferred() const { return n_ != 0 ? usable_[swift_[key_ % n_swift_]] : nullptr; }
+  RailT* default_preferred() const {
+    if (nearer_ && swift(*nearer_)) [[unlikely]]
+      return nearer_;
+    return usual();
+  }
   void prefer(RailT* rail) { preferred_ = rail; }
   /// The default again, unless it refused a message a short while ago.
   void prefer_default() { preferred_ = backoff_ == 0 ? default_preferred() : nullptr; }
@@ -192,7 +209,15 @@ class RailChoice {
   static constexpr uint8_t kSampleEvery = 128;  ///< one of so many messages that are not short is timed
   /// Then one of so many, while a rail was not measured, or what was measured last is against `uneven_`.
   static constexpr uint8_t kSampleSoon = 8;
-  static constexpr uint32_t kRun = 16384;  ///< bytes of eager messages until the next rail carries them
+  /// One of so many messages to the peer is timed if it is short. Odd: who sends in pairs sends all kinds.
+  static constexpr uint32_t kShortEvery = 251;
+  /// Then one of so many, while too few of a rail were timed, and for a few after one that took another time
+  /// than those before.
+  static constexpr uint32_t kShortSoon = 3;
+  /// One that takes so many times what is between two messages waits for others before it on its rail.
+  static constexpr uint32_t kShortAhead = 16;
+  static constexpr uint32_t kShortAlone = 17;  ///< there may be another rail then
+  static constexpr uint32_t kRun = 16384;      ///< bytes of eager messages until the next rail carries them
   /// What a rail moves in 10 us, in bytes: eager messages of a sender that is ahead by less do not fill it.
   static uint64_t backlog(const RailT& rail) { return uint64_t{rail.limits.weight} * 5 / 4; }
 
@@ -217,6 +242,8 @@ class RailChoice {
     if (rail.inflight_bytes == 0 && !fixed() && rail.goodput.forgotten(c.ns(tried), looked_ns_)) return 0;
     return c.ns(rail.inflight_bytes + bytes);
   }
+  RailT* usual() const { return n_ != 0 ? usable_[swift_[key_ % n_swift_]] : nullptr; }
+  void choose_nearer();
   void choose_swift();
   RailT* sample_rail();
   bool take_advice(RailT* rail);
@@ -234,14 +261,18 @@ class RailChoice {
   uint64_t looked_ns_ = 0;
   RailT* advised_ = nullptr;
   RailT* timed_ = nullptr;
+  RailT* nearer_ = nullptr;  ///< short messages take so much less time over it than over the usual rail
   RailT* preferred_ = nullptr;
   uint64_t key_ = 0;
   Weighing* weighing_ = nullptr;
-  uint32_t news_ = 0;      ///< of the ports, when they were looked at last
-  uint32_t backoff_ = 0;   ///< messages that are spread before the default is preferred again
-  uint32_t ahead_ = 0;     ///< bytes of longer eager messages since the peer sent one
-  bool measured_ = false;  ///< any rail was: there is a `best_`
-  bool behind_ = false;    ///< `timed_` carries a message that is behind others: another one is to follow
+  uint32_t news_ = 0;           ///< of the ports, when they were looked at last
+  uint32_t backoff_ = 0;        ///< messages that are spread before the default is preferred again
+  uint32_t ahead_ = 0;          ///< bytes of longer eager messages since the peer sent one
+  bool measured_ = false;       ///< any rail was: there is a `best_`
+  uint8_t short_soon_ = 1;      ///< short messages that are to be timed soon
+  uint64_t short_from_ns_ = 0;  ///< when one was to be timed last
+  uint64_t short_gap_ns_ = 0;   ///< from one message to the next since the one before that; 0: not known
+  bool behind_ = false;  ///< `timed_` carries a message that is behind others: another one is to follow
   RailT* usable_[kMaxRails] = {};
   /// indexes in `usable_` of the ones that carry short messages: all of them, or the fastest
   uint8_t swift_[kMaxRails] = {};
@@ -268,6 +299,7 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
   against_ = 0;
   news_ = 0;
   advised_ = nullptr;
+  nearer_ = nullptr;
   sampled();
   choose_swift();
   if (n_ > 1) weigh();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "pml/bfo/xfer/rails/rail_choice.h"
 
@@ -107,6 +108,53 @@ void RailChoice<P>::choose_swift() {
     n_swift_ = 1;
   }
   if (next_ >= n_swift_) next_ = 0;
+}
+
+/// Pairs of processes use different rails for short messages. One that takes longer for them than another one
+/// is not used while it does.
+template <class P>
+[[gnu::cold]] void RailChoice<P>::choose_nearer() {
+  RailT* const usual_one = usual();
+  if (!usual_one) return;
+  RailT* nearest = usual_one;
+  for (unsigned i = 0; i < n_swift_; ++i) {
+    RailT* const r = usable_[swift_[i]];
+    if (r->short_time.known() && r->short_time.ns() < nearest->short_time.ns()) nearest = r;
+  }
+  const ShortTime& now = (nearer_ && swift(*nearer_) ? nearer_ : usual_one)->short_time;
+  if (now.longer_than(nearest->short_time))
+    nearer_ = nearest;
+  else if (nearer_ && usual_one->short_time.as_short_as(now))
+    nearer_ = nullptr;
+}
+
+template <class P>
+[[gnu::cold]] void RailChoice<P>::sample_short(uint32_t messages, uint64_t now_ns) {
+  const uint64_t from_ns = std::exchange(short_from_ns_, now_ns);
+  short_gap_ns_ = from_ns == 0 || messages == 0 ? 0 : (now_ns - from_ns) / messages;
+  if (!preferred_ || timed_ || n_ < 2 || fixed()) return;
+  timed_ = preferred_;
+  for (unsigned i = 0; i < n_; ++i) {
+    RailT& r = *usable_[i];
+    if (r.short_time.forgotten(now_ns) && r.short_time.last_ns() < timed_->short_time.last_ns()) timed_ = &r;
+  }
+  preferred_ = nullptr;
+}
+
+template <class P>
+[[gnu::cold]] void RailChoice<P>::short_ended(RailT& rail, uint64_t took_ns, uint64_t now_ns) {
+  if (short_gap_ns_ != 0 && took_ns > kShortAhead * short_gap_ns_ && &rail == default_preferred()) {
+    short_soon_ = 0;
+    return;
+  }
+  const bool news = rail.short_time.ended(took_ns, now_ns);
+  if (short_soon_ != 0)
+    --short_soon_;
+  else if (news)
+    short_soon_ = ShortTime::kSamples;
+  for (unsigned i = 0; i < n_; ++i)
+    if (!usable_[i]->short_time.known()) short_soon_ = ShortTime::kSamples;
+  choose_nearer();
 }
 
 /// The rail of an eager message that is timed: one that was not measured, or has not been used for long, or
