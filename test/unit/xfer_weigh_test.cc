@@ -49,6 +49,26 @@ TEST(Weigh, RailsAreUnevenAfterThreeMeasurementsInARow) {
   EXPECT_FALSE(t.peer.choice.uneven());
 }
 
+/// A hundredth of the rate must not get half of the next message for want of two more measurements.
+TEST(Weigh, RailThatSeemsSlow_GetsShortPiecesUntilItIsKnown) {
+  Two t(8000, 800);
+  const auto& choice = t.peer.choice;
+  EXPECT_TRUE(choice.share(t.rails[1]).proven) << "nothing was compared yet";
+  t.weigh(1);
+  EXPECT_FALSE(choice.uneven());
+  EXPECT_FALSE(choice.share(t.rails[1]).proven);
+  EXPECT_TRUE(choice.share(t.rails[0]).proven);
+  t.set(1, 8000);
+  t.weigh(1);
+  EXPECT_TRUE(choice.share(t.rails[1]).proven) << "it was chance";
+  t.set(1, 2500);
+  t.weigh(1);
+  EXPECT_TRUE(choice.share(t.rails[1]).proven) << "a third costs little";
+  t.set(1, 800);
+  t.rails[1].late = 0;
+  EXPECT_TRUE(choice.share(t.rails[1]).proven) << "the processor is the limit";
+}
+
 TEST(Weigh, LessThanThirteenTenths_IsEven) {
   Two t(8000, 6400);
   t.weigh(10);

@@ -173,7 +173,7 @@ class RailChoice {
   /// bytes are to be moved; 0: that does not matter.
   Share share(const RailT& rail, uint64_t left = 0) const {
     if (!uneven_) [[likely]]
-      return {1, 1, n_, proven(rail), false, first_piece(rail)};
+      return {1, 1, n_, proven(rail) && !(against_ != 0 && seems_slow(rail)), false, first_piece(rail)};
     return uneven_share(rail, left);
   }
   /// Index of the rail that lightest() and READs consider first: equal loads take them in turn.
@@ -226,6 +226,7 @@ class RailChoice {
     const Goodput& g = rail.goodput;
     return fixed() || rail.late == 0 || g.known() || g.least() != 0;
   }
+  bool seems_slow(const RailT& rail) const;
   static uint64_t first_piece(const RailT& rail) { return rail.inflight_bytes < kUnproven ? kUncut : kTry; }
   Share uneven_share(const RailT& rail, uint64_t left) const;
   bool ends_first(const RailT& rail, uint64_t bytes) const;

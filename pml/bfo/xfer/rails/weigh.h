@@ -17,6 +17,8 @@ inline constexpr uint64_t kCompared = 65536;
 inline constexpr unsigned kUnevenTenths = 13;
 inline constexpr unsigned kEvenTenths = 12;
 inline constexpr uint8_t kInARow = 3;
+/// A rail that takes so many times as long by the first of them gets short pieces until then.
+inline constexpr unsigned kSeemsSlowTimes = 4;
 
 /// What `rail` takes for a piece. A rail that was not measured counts like the fastest one that was, so that
 /// it is. One whose READs end as fast as they are posted is limited by this process, and is not measured: it
@@ -65,6 +67,14 @@ bool RailChoice<P>::differ() const {
     most = std::max(most, ns);
   }
   return most * 10 > least * (uneven_ ? kEvenTenths : kUnevenTenths);
+}
+
+/// Was it measured to take so many times what the fastest does? One measurement does not make rails uneven,
+/// but until there are enough its pieces are as short as those of one of which nothing is known.
+template <class P>
+[[gnu::cold]] bool RailChoice<P>::seems_slow(const RailT& rail) const {
+  if (rail.late == 0 || !rail.goodput.known()) return false;
+  return cost_now(rail).ns(kCompared) > kSeemsSlowTimes * best_.ns(kCompared);
 }
 
 template <class P>
