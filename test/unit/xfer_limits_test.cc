@@ -129,8 +129,8 @@ TEST(Limits, BlockingSend_OffersLongerMessages) {
   EXPECT_EQ(w.ports[0]->longest_offered_, 3000 + sizeof(core::MatchHdr));
 }
 
-/// Of several rails one message in 128 is timed; what is too long for that is read now and then, and no more
-/// often.
+/// Of several rails one message in 128 is timed, and one in 251 would be if it were short; what is too long
+/// for that is read now and then, and no more often.
 TEST(Limits, BlockingSendsOverSeveralRails_AreCopiedButForOneIn128) {
   World::Options o = one_rail_with_long_blocking_sends();
   o.rails = 2;
@@ -150,7 +150,7 @@ TEST(Limits, BlockingSendsOverSeveralRails_AreCopiedButForOneIn128) {
     ASSERT_TRUE(r->done);
     EXPECT_EQ(r->data, data);
   }
-  EXPECT_GE(copied, kMessages - kMessages / 128 - 1);
+  EXPECT_GE(copied, kMessages - kMessages / 128 - 1 - kMessages / 251 - 1);
   EXPECT_LT(copied, kMessages) << "nothing would be known of the rails";
 }
 

@@ -30,19 +30,19 @@ inline constexpr Size kSizes[] = {
     // the same, and the keys of eight rails
     {"receive in a rendezvous, more", sizeof(xfer::RecvRndv<BtlPort>), 768},
     // lists of what waits and of receives in a rendezvous, which are found by what they are about, pointers
-    // to eight rails, which of them are used for what, where it is found what their ports move to others, and
-    // since when its first messages wait for them
-    {"peer without a rail", kPeer, 648},
-    // state, limits, what was measured of it, and what is written over it
-    {"peer with one rail", kPeer + kRail, 1080},
-    {"peer with two rails", kPeer + 2 * kRail, 1512},
+    // to eight rails, which of them are used for what, where it is found what their ports move to others, for
+    // how long its first messages have waited for them, and when short ones were timed
+    {"peer without a rail", kPeer, 680},
+    // state, limits, what was measured of it, short messages too, and what is written over it
+    {"peer with one rail", kPeer + kRail, 1136},
+    {"peer with two rails", kPeer + 2 * kRail, 1592},
     // its last loss, once there was one
     {"rail that was lost, more", sizeof(FailoverEvent), 264},
     {"rail that was measured, more", sizeof(xfer::Degraded), 112},
     {"communicator", sizeof(Comm), 256},
     {"rank of a communicator", sizeof(void*), 8},
-    // numbers of both directions, queues, a checkpoint for eight rails
-    {"rank that was spoken to, more", sizeof(xfer::Proc<BtlPort>), 256},
+    // numbers of both directions and of the next looks, queues, a checkpoint for eight rails
+    {"rank that was spoken to, more", sizeof(xfer::Proc<BtlPort>), 264},
     // besides the payload; with the 14 bytes of its header
     {"unexpected message", sizeof(xfer::Unexpected<BtlPort>), 144},
     // with the longest control message
