@@ -142,6 +142,8 @@ TEST(ShortChoice, FixedWeightsOrOneRail_NothingIsTimed) {
   Some one(1);
   one.choice().sample_short(0, 1);
   EXPECT_FALSE(one.choice().samples());
+  EXPECT_LE(one.choice().short_every(true), 20u) << "there may be another one soon";
+  EXPECT_GE(one.choice().short_every(true), 4u);
   EXPECT_EQ(one.choice().preferred(), &one.rails[0]);
   Weighing weighing;
   weighing.weights = Weights::kNominal;
@@ -157,6 +159,36 @@ TEST(ShortChoice, WhileNoRailIsPreferred_NothingIsTimed) {
   t.choice().prefer(nullptr);
   t.choice().sample_short(0, 1);
   EXPECT_FALSE(t.choice().samples());
+}
+
+/// Each look takes a message out of the inline path.
+TEST(ShortChoice, MessageThatCannotBeTimed_IsNotFollowedByOthersSoon) {
+  Some t(2);
+  EXPECT_LE(t.choice().short_every(true), 3u);
+  t.choice().short_untimed();
+  EXPECT_GE(t.choice().short_every(true), 200u);
+  Some waits(2);
+  waits.choice().prefer(nullptr);
+  waits.choice().sample_short(0, 1);
+  EXPECT_GE(waits.choice().short_every(true), 200u);
+}
+
+TEST(ShortChoice, RailThatHasOtherWork_IsNotTimed) {
+  Some t(2);
+  t.rails[0].inflight_bytes = 1 << 20;
+  t.choice().sample_short(0, 1);
+  EXPECT_EQ(t.choice().spread(8, kShort), &t.rails[1]);
+  t.choice().sampled();
+  settle_preferred(t.peer);
+  t.rails[1].samples_out = 1;
+  t.choice().sample_short(0, 2);
+  EXPECT_FALSE(t.choice().samples());
+  EXPECT_LE(t.choice().short_every(true), 3u) << "one is timed, and will end";
+  t.rails[1].samples_out = 0;
+  t.rails[1].inflight_bytes = 1;
+  t.choice().sample_short(0, 3);
+  EXPECT_FALSE(t.choice().samples());
+  EXPECT_GE(t.choice().short_every(true), 200u) << "maybe for long";
 }
 
 /// A rail that carries no short messages, because it moves little, is not preferred for being near.

@@ -65,6 +65,7 @@ struct Eager {
     if (length < e.base_.config.short_limit) {
       f.xfer.posted_ns = e.pace_.begin_short(rail);
       choice.sampled();
+      if (f.xfer.posted_ns == 0) choice.short_untimed();
       return settle_preferred(*rail.peer);
     }
     const WorkCount work = rail.limits.failover ? e.base_.port.work(rail.handle) : WorkCount{};

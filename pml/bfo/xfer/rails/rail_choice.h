@@ -112,6 +112,8 @@ class RailChoice {
     if (fixed()) return 0;
     return n_ < 2 ? kShortAlone : is_short && short_soon_ != 0 ? kShortSoon : kShortEvery;
   }
+  /// It is not, because its rail has other work: not soon again, or all of many would be tried.
+  void short_untimed() { short_soon_ = 0; }
   /// A short message of `rail` has ended. The rail of short messages is to be chosen anew (order.h).
   void short_ended(RailT& rail, uint64_t took_ns, uint64_t now_ns);
   /// It is not sent as an eager message, and so cannot be timed: a later one is. Not 128 messages later, or

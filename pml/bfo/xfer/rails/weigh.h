@@ -142,12 +142,19 @@ template <class P>
 [[gnu::cold]] void RailChoice<P>::sample_short(uint32_t messages, uint64_t now_ns) {
   const uint64_t from_ns = std::exchange(short_from_ns_, now_ns);
   short_gap_ns_ = from_ns == 0 || messages == 0 ? 0 : (now_ns - from_ns) / messages;
-  if (!preferred_ || timed_ || n_ < 2 || fixed()) return;
-  timed_ = preferred_;
+  if (n_ < 2 || fixed()) return;
+  if (!preferred_ || timed_) return short_untimed();
+  const auto idle = [](const RailT& r) { return r.samples_out == 0 && r.inflight_bytes == 0; };
+  RailT* chosen = idle(*preferred_) ? preferred_ : nullptr;
+  bool timing = false;  // what is timed now is followed by others soon
   for (unsigned i = 0; i < n_; ++i) {
     RailT& r = *usable_[i];
-    if (r.short_time.forgotten(now_ns) && r.short_time.last_ns() < timed_->short_time.last_ns()) timed_ = &r;
+    timing = timing || r.samples_out != 0;
+    if (!idle(r) || !r.short_time.forgotten(now_ns)) continue;
+    if (!chosen || r.short_time.last_ns() < chosen->short_time.last_ns()) chosen = &r;
   }
+  if (!chosen) return timing ? void() : short_untimed();
+  timed_ = chosen;
   preferred_ = nullptr;
 }
 
