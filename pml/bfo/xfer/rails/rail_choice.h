@@ -83,8 +83,8 @@ class RailChoice {
     next_ = static_cast<uint8_t>(next_ + 1 >= n_swift_ ? 0 : next_ + 1);
     return r;
   }
-  /// A short message costs latency, not bandwidth. So all short messages of a pair, in both directions, use
-  /// its preferred rail, whose queues are then in the caches of both sides. nullptr: spread() has to choose.
+  /// A short message costs latency, not bandwidth. So short messages of a pair, in both directions, use its
+  /// preferred rail, whose queues are then in the caches of both sides, but for a few that are timed. nullptr: spread() has to choose.
   RailT* for_short(size_t length, size_t short_limit) const {
     return preferred_ && (length < short_limit || n_ == 1) ? preferred_ : nullptr;
   }
