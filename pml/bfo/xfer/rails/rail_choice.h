@@ -84,7 +84,8 @@ class RailChoice {
     return r;
   }
   /// A short message costs latency, not bandwidth. So short messages of a pair, in both directions, use its
-  /// preferred rail, whose queues are then in the caches of both sides, but for a few that are timed. nullptr: spread() has to choose.
+  /// preferred rail, whose queues are then in the caches of both sides, but for a few that are timed.
+  /// nullptr: spread() has to choose.
   RailT* for_short(size_t length, size_t short_limit) const {
     return preferred_ && (length < short_limit || n_ == 1) ? preferred_ : nullptr;
   }
