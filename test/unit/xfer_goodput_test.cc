@@ -232,7 +232,6 @@ uint64_t recovers_ns(Goodput& g, Wire& wire, uint64_t mbits) {
   return wire.now - start;
 }
 
-/// It was at a thousandth: a try every 13 s, until the first one that is fast again.
 /// Behind a piece of which nothing is known: the same look finds both, so that the second one took no longer
 /// than since the look before.
 TEST(Goodput, TwoPiecesThatOneLookFinds_ProveWhatTheRailMovesAtLeast) {
@@ -258,6 +257,29 @@ TEST(Goodput, SampleIsSettled_BeforeThereIsAnotherPiece) {
   EXPECT_FALSE(g.settle(kMs + 100 * kUs)) << "once";
 }
 
+/// Nobody has looked since both were posted: the second one was not served before that.
+TEST(Goodput, TwoPiecesThatTheFirstLookFinds_ProveWhatTheRailMovesAtLeast) {
+  for (const uint64_t looked : {uint64_t{0}, kMs}) {
+    Goodput g;
+    for (int i = 0; i < 2; ++i) g.posted(8192, 2 * kMs, false);
+    for (int i = 0; i < 2; ++i) g.ended(8192, 2 * kMs, 2 * kMs + 100 * kUs, 7, looked);
+    EXPECT_EQ(g.least(), 655u) << "8 KiB in 100 us";
+  }
+}
+
+/// The end of what was before it was seen 64 us late: the second piece took between 4 and 70 us.
+TEST(Goodput, FirstSampleWithBoundsFarApart_IsOnlyWhatTheRailMovesAtLeast) {
+  Goodput g;
+  const uint64_t posted = 2 * kMs;
+  for (int i = 0; i < 2; ++i) g.posted(8192, posted, false);
+  g.ended(8192, posted, posted + 64 * kUs, 7, posted);
+  g.ended(8192, posted, posted + 70 * kUs, 8, posted + 68 * kUs);
+  EXPECT_TRUE(g.settle(posted + 70 * kUs));
+  EXPECT_FALSE(g.known());
+  EXPECT_EQ(g.least(), 936u) << "8 KiB in 70 us";
+}
+
+/// It was at a thousandth: a try every 13 s, until the first one that is fast again.
 TEST(Goodput, RailThatIsFastAgain_IsTriedAtOnceUntilItCounts) {
   Goodput g;
   Wire wire(8);

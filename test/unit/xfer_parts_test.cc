@@ -82,6 +82,7 @@ TEST(RailChoice, KeyChoosesThePreferredRail) {
 
 TEST(RailChoice, RefusalSpreads64Messages) {
   Rails r(2, 1);
+  r.rails[0].late = r.rails[1].late = 0;  // not measured
   r.choice.congested(r.rails[0]);
   EXPECT_EQ(r.choice.preferred(), &r.rails[1]) << "another rail was refused";
   r.choice.congested(r.rails[1]);
@@ -89,7 +90,10 @@ TEST(RailChoice, RefusalSpreads64Messages) {
   r.choice.prefer_default();
   EXPECT_EQ(r.choice.preferred(), nullptr) << "not yet";
   unsigned on[2] = {};
-  for (int i = 0; i < 63; ++i) ++on[r.choice.spread(10, 100)->index];
+  for (int i = 0; i < 63; ++i) {
+    ++on[r.choice.spread(10, 100)->index];
+    r.choice.sampled();
+  }
   EXPECT_LE(on[0] > on[1] ? on[0] - on[1] : on[1] - on[0], 1u);
   EXPECT_EQ(r.choice.preferred(), nullptr);
   r.choice.spread(10, 100);

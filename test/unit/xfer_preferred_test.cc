@@ -73,7 +73,8 @@ TEST(Preferred, LongerEagerMessagesOfASenderThatIsAhead_Spread) {
   int changes = 0;
   for (size_t i = 1; i < all.size(); ++i) changes += all[i] != all[i - 1];
   EXPECT_EQ(std::set<int>(all.begin(), all.end()), (std::set<int>{0, 1, 2}));
-  EXPECT_LE(changes, 1 + 40 * 4000 / 16384) << "a rail carries a run of messages";
+  EXPECT_LE(changes, 1 + 40 * 4000 / 16384 + 2 * 40 / 8)
+      << "a rail carries a run of messages; one of 8 is timed";
 }
 
 /// How many of `all` are not on rail 1.
@@ -307,13 +308,15 @@ TEST(Pace, RailComesBack_ItIsNotKnownAgain) {
 
 TEST(Preferred, LongerEagerMessagesThatAreAnswered_StayOnOneRail) {
   World w(with_home());
+  int away = 0;
   for (int i = 0; i < 20; ++i) {
     for (int from = 0; from < 2; ++from) {
       w.isend(from, 1 - from, 1, bytes(4000));
-      EXPECT_EQ(w.flights.back().rail, 1) << i;
+      away += w.flights.back().rail != 1;
       ASSERT_TRUE(w.run());
     }
   }
+  EXPECT_LE(away, 2 * 2) << "each side times one over each of the others";
 }
 
 TEST(Preferred, WithoutALimit_ShortOnesSpreadAsWell) {

@@ -28,6 +28,7 @@ World::Options eager() {
 struct Stream {
   Stream(std::array<uint64_t, kRails> mbits, int messages) : rates(mbits), window(messages) {
     w.ended_every = 64;
+    w.now = 1'000'000;  // 0 stands for a message that is not timed
   }
   xfer::Rail<FakePort>& rail(int r) { return *w.rail(0, 1, r); }
   bool empty(int r) const { return w.first_of(0, 1, r) == static_cast<size_t>(-1); }
@@ -89,6 +90,26 @@ TEST(Sample, SlowRailInAStream_IsFoundAndLeft) {
       EXPECT_TRUE(s.rail(0).peer->choice.swift(s.rail(1 - slow)));
       EXPECT_NEAR(static_cast<double>(s.rail(slow).goodput.moves()), 800, 100);
     }
+  }
+}
+
+/// Half of the first window, and then only what is timed: at a hundredth of the rate one more window would
+/// take as long as a hundred of them.
+TEST(Sample, RailOfAHundredthFromTheStart_IsLeftAfterTheFirstWindow) {
+  for (const int slow : {0, 1}) {
+    SCOPED_TRACE(slow);
+    Stream s(slow == 0 ? std::array<uint64_t, 2>{80, 8000} : std::array<uint64_t, 2>{8000, 80}, 64);
+    s.post();
+    while (s.ended < 64) s.end();
+    int over = 0;
+    for (int window = 0; window < 10; ++window) {
+      s.post();
+      over += static_cast<int>(std::count_if(s.w.flights.begin(), s.w.flights.end(), [slow](const Flight& f) {
+        return f.from == 0 && f.rail == slow;
+      }));
+      while (s.ended < s.sent) s.end();
+    }
+    EXPECT_LE(over, 10 * 64 / 8);
   }
 }
 

@@ -217,7 +217,7 @@ TEST(Weigh, EagerMessageInAWhileIsTimed_FirstOnRailsThatWereNotMeasured) {
   Two t(8000, 0);
   auto& choice = t.peer.choice;
   choice.prefer(&t.rails[0]);
-  for (int i = 0; i < 127; ++i) choice.spread(100, 256);
+  for (int i = 0; i < 7; ++i) choice.spread(100, 256);
   EXPECT_FALSE(choice.samples()) << "a few messages are sent as ever";
   EXPECT_EQ(choice.spread(1000, 256), &t.rails[1]);
   EXPECT_TRUE(choice.samples());
@@ -225,13 +225,13 @@ TEST(Weigh, EagerMessageInAWhileIsTimed_FirstOnRailsThatWereNotMeasured) {
   choice.sampled();
   t.set(1, 8000);
   int timed = 0;
-  for (int i = 0; i < 256; ++i) {
+  for (int i = 0; i < 8 + 256; ++i) {
     choice.answered();
     choice.spread(1000, 256);
     if (choice.samples()) ++timed;
     choice.sampled();
   }
-  EXPECT_EQ(timed, 2);
+  EXPECT_EQ(timed, 1 + 2) << "soon, and then one of 128";
 }
 
 /// It would not be timed, and would only wait there.
@@ -240,8 +240,14 @@ TEST(Weigh, RailWithATimedMessageUnderWay_GetsNoOther) {
   auto& choice = t.peer.choice;
   choice.prefer(&t.rails[0]);
   t.rails[1].samples_out = 1;
-  for (int i = 0; i < 127; ++i) choice.spread(100, 256);
+  for (int i = 0; i < 7; ++i) choice.spread(100, 256);
   EXPECT_EQ(choice.spread(1000, 256), &t.rails[0]);
+  EXPECT_TRUE(choice.samples());
+  choice.sampled();
+  t.rails[0].samples_out = 1;
+  for (int i = 0; i < 7; ++i) choice.spread(100, 256);
+  EXPECT_EQ(choice.spread(1000, 256), &t.rails[0]);
+  EXPECT_FALSE(choice.samples()) << "nor would it on this one";
 }
 
 TEST(Weigh, EagerMessageInAWhile_TriesARailThatIsNotUsed) {
@@ -273,13 +279,60 @@ TEST(Weigh, MeasurementThatContradicts_TheNextOneFollowsSoon) {
   Two t(8000, 8000);
   auto& choice = t.peer.choice;
   choice.prefer(&t.rails[0]);
+  EXPECT_EQ(until_timed(choice), 8) << "rails that are new";
   EXPECT_EQ(until_timed(choice), 128);
   t.set(1, 800);
   t.weigh(1);
   EXPECT_EQ(until_timed(choice), 8);
+  EXPECT_EQ(until_timed(choice), 8);
   t.set(1, 8000);
   t.weigh(1);
+  EXPECT_EQ(until_timed(choice), 8);
   EXPECT_EQ(until_timed(choice), 128);
+}
+
+/// A rail that one measurement found much slower carries no eager messages but those that are timed, until
+/// two more have said the same or something else.
+TEST(Weigh, RailThatSeemsSlow_CarriesOnlyWhatIsTimed) {
+  Two t(8000, 8000);
+  auto& choice = t.peer.choice;
+  choice.prefer(&t.rails[0]);
+  while (until_timed(choice) != 128) continue;
+  t.set(1, 80);
+  t.weigh(1);
+  EXPECT_FALSE(choice.uneven());
+  EXPECT_TRUE(choice.swift(t.rails[0]));
+  EXPECT_FALSE(choice.swift(t.rails[1]));
+  int over = 0;
+  for (int i = 0; i < 80; ++i) {
+    over += choice.spread(4096, 256) == &t.rails[1];
+    choice.sampled();
+  }
+  EXPECT_EQ(over, 10) << "one of 8";
+  t.set(1, 8000);
+  t.weigh(1);
+  EXPECT_TRUE(choice.swift(t.rails[1]));
+}
+
+/// Three times slower is no more than what one measurement may be wrong by.
+TEST(Weigh, RailThatSeemsALittleSlower_CarriesItsPart) {
+  Two t(8000, 2600);
+  t.weigh(1);
+  EXPECT_TRUE(t.peer.choice.swift(t.rails[1]));
+}
+
+/// Of a rail that nothing was measured of but that it moves so much at least, that counts.
+TEST(Weigh, RailThatSeemsSlowBesideOneThatWasNotMeasuredWell_IsSeen) {
+  Two t(0, 80);
+  t.rails[0].goodput.posted(kPiece, kMs, true);
+  Goodput::Sample s;
+  t.rails[0].goodput.ended(kPiece, kMs, 2 * kMs, 7, 0, &s);
+  t.rails[0].goodput.settle(2 * kMs);
+  ASSERT_FALSE(t.rails[0].goodput.known());
+  ASSERT_GE(t.rails[0].goodput.least(), 500u);
+  t.weigh(1);
+  EXPECT_TRUE(t.peer.choice.swift(t.rails[0]));
+  EXPECT_FALSE(t.peer.choice.swift(t.rails[1]));
 }
 
 }  // namespace

@@ -119,7 +119,8 @@ class Pace {
     if (rail.inflight_bytes != 0 || (rail.samples_out != 0 && before != Before::kSample)) return 0;
     if (before == Before::kUnknown) rail.goodput.skipped();
     ++rail.samples_out;
-    return begin_timed(rail, bytes, before == Before::kNothing, kWatchSampleNs);
+    return begin_timed(rail, bytes, before == Before::kNothing,
+                       before == Before::kNothing ? kWatchSampleNs : kWatchNs);
   }
 
  private:
@@ -145,8 +146,9 @@ class Pace {
   static bool soon(const Rail<P>& rail, uint64_t bytes, uint64_t ns);
 
   static constexpr uint64_t kUntimed = 1;  ///< posted_ns of a READ on a rail that keeps up
-  /// So long after the last one looks read the clock: as long as a piece of a slow rail takes, and an eager
-  /// message; and twice as long as it takes on that rail, as far as that is known.
+  /// So long after the last one looks read the clock: as long as a piece of a slow rail takes, and what eager
+  /// messages stand before one there, and one that is alone; and twice as long as it takes on that rail, as
+  /// far as that is known.
   static constexpr uint64_t kWatchNs = 50'000'000;
   static constexpr uint64_t kWatchSampleNs = 5'000'000;
   static constexpr uint64_t kMostWatchNs = 10'000'000'000;

@@ -244,7 +244,7 @@ inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, 
 
 /// A piece ended: is it the first behind some that were not timed, or one of those before it? How long they
 /// were is not known, so that its time tells nothing, but when the rail was free for the next one. One that
-/// the same look finds took no longer than since the look before.
+/// the same look finds took no longer than since the look before, or since it was posted.
 inline bool Goodput::behind_untimed(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
                                     uint64_t looked_ns) {
   if (behind_ == Behind::kUntimed) {
@@ -255,8 +255,8 @@ inline bool Goodput::behind_untimed(uint64_t bytes, uint64_t posted_ns, uint64_t
   } else if (look != look_) {
     behind_ = Behind::kTimed;
     return false;
-  } else if (looked_ns != 0 && looked_ns < now_ns) {
-    const uint64_t slowest = rate_of(bytes, now_ns - looked_ns);
+  } else if (const uint64_t since = std::max(looked_ns, posted_ns); since < now_ns) {
+    const uint64_t slowest = rate_of(bytes, now_ns - since);
     least_ = static_cast<uint32_t>(std::max<uint64_t>(least_, slowest));
     raise(slowest);
   }
@@ -281,7 +281,7 @@ inline bool Goodput::close(uint64_t next, uint64_t next_posted_ns) {
   if (guessed_) test_guess(least, took + began_earlier);
   if (known() && least > 2 * cost().ns(bytes_)) try_after_ = kTryAfter;  // slow since just now
   const uint64_t slowest = rate_of(bytes_, took + began_earlier);
-  if (!known() && !busy && gap_ns_ * 2 > took) {
+  if (!known() && !busy && took + began_earlier > 2 * least) {
     least_ = static_cast<uint32_t>(std::max<uint64_t>(least_, slowest));
     return true;
   }

@@ -8,6 +8,7 @@
 // H1..H23: contrib/doc/hazards.md
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -259,7 +260,7 @@ class RailChoice {
   uint8_t turn_ = 0;     ///< index: first rail to be considered for a long message
   bool keeps_up_ = false;
   bool uneven_ = false;
-  uint8_t until_sample_ = kSampleEvery;
+  uint8_t until_sample_ = kSampleSoon;
   uint8_t against_ = 0;  ///< measurements in a row that contradict `uneven_`
   Cost best_;            ///< of the fastest rail that was measured
   uint64_t looked_ns_ = 0;
@@ -301,6 +302,7 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
   keeps_up_ = false;
   uneven_ = false;
   against_ = 0;
+  until_sample_ = std::min(until_sample_, kSampleSoon);
   news_ = 0;
   advised_ = nullptr;
   nearer_ = nullptr;

@@ -70,11 +70,14 @@ bool RailChoice<P>::differ() const {
 }
 
 /// Was it measured to take so many times what the fastest does? One measurement does not make rails uneven,
-/// but until there are enough its pieces are as short as those of one of which nothing is known.
+/// but until there are enough its pieces are as short as those of one of which nothing is known, and it
+/// carries no eager messages but those that are timed.
 template <class P>
 [[gnu::cold]] bool RailChoice<P>::seems_slow(const RailT& rail) const {
   if (rail.late == 0 || !rail.goodput.known()) return false;
-  return cost_now(rail).ns(kCompared) > kSeemsSlowTimes * best_.ns(kCompared);
+  uint64_t least = UINT64_MAX;
+  for (unsigned i = 0; i < n_; ++i) least = std::min(least, cost_now(*usable_[i]).ns(kCompared));
+  return cost_now(rail).ns(kCompared) > kSeemsSlowTimes * least;
 }
 
 template <class P>
@@ -109,9 +112,12 @@ void RailChoice<P>::choose_swift() {
   n_swift_ = 0;
   uint64_t least = UINT64_MAX;
   for (unsigned i = 0; uneven_ && i < n_; ++i) least = std::min(least, cost_now(*usable_[i]).ns(kCompared));
+  const auto slow = [&](const RailT& r) {
+    if (uneven_) return cost_now(r).ns(kCompared) * 10 > least * kUnevenTenths;
+    return against_ != 0 && seems_slow(r);
+  };
   for (unsigned i = 0; i < n_; ++i)
-    if (!uneven_ || cost_now(*usable_[i]).ns(kCompared) * 10 <= least * kUnevenTenths)
-      swift_[n_swift_++] = static_cast<uint8_t>(i);
+    if (!slow(*usable_[i])) swift_[n_swift_++] = static_cast<uint8_t>(i);
   for (unsigned i = 0; !uneven_ && !fixed() && advised_ && i < n_; ++i) {
     if (usable_[i] != advised_) continue;
     swift_[0] = static_cast<uint8_t>(i);
@@ -174,25 +180,29 @@ template <class P>
   choose_nearer();
 }
 
-/// The rail of an eager message that is timed: one that was not measured, or has not been used for long, or
-/// the usual one.
+/// The rail of an eager message that is timed: one that was not measured, or of which one measurement says
+/// that it is slow, or that has not been used for long, or the usual one.
 template <class P>
 [[gnu::cold]] Rail<P>* RailChoice<P>::sample_rail() {
   until_sample_ = kSampleEvery;
   RailT* const usual = preferred_ ? preferred_ : next();
   if (fixed()) return usual;
-  timed_ = usual;
+  if (against_ != 0) until_sample_ = kSampleSoon;
+  if (usual && usual->samples_out == 0) timed_ = usual;
   for (unsigned i = 0; i < n_; ++i) {
     RailT& r = *usable_[(turn_ + i) % n_];
-    if (r.late == 0 || r.samples_out != 0) continue;
-    if (!r.goodput.known() && r.goodput.least() == 0) {
-      until_sample_ = kSampleSoon;
+    if (r.late == 0) continue;
+    const bool unknown = !r.goodput.known() && r.goodput.least() == 0;
+    if (unknown) until_sample_ = kSampleSoon;
+    if (r.samples_out != 0) continue;
+    if (unknown) {
       ++turn_;
       return timed_ = &r;
     }
     if (r.goodput.forgotten(estimate(r).cost.ns(kRun), looked_ns_)) timed_ = &r;
+    if (against_ != 0 && seems_slow(r)) return timed_ = &r;
   }
-  return timed_;
+  return timed_ ? timed_ : usual;
 }
 
 template <class P>
