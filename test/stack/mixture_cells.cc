@@ -297,6 +297,8 @@ std::vector<Cell> few_cells() {
       Cell{.protocol = Protocol::kEager, .ratio = 100, .when = When::kLatency, .size = 8 * kKiB},
       Cell{.protocol = Protocol::kEager, .ratio = 100, .when = When::kLatency, .size = 8, .window = 1},
       Cell{.protocol = Protocol::kEager, .ratio = 10, .size = 100},
+      Cell{.protocol = Protocol::kEager, .ratio = 1, .size = 8 * kKiB, .window = 64, .batch = true},
+      Cell{.protocol = Protocol::kEager, .ratio = 100, .size = 8 * kKiB, .window = 64, .batch = true},
       Cell{.ratio = 10, .when = When::kStep},
       Cell{.ratio = 10, .when = When::kSecond},
       Cell{.rails = 4, .ratio = 0},

@@ -267,6 +267,46 @@ TEST(Goodput, TwoPiecesThatTheFirstLookFinds_ProveWhatTheRailMovesAtLeast) {
   }
 }
 
+/// Behind others of which no more is known than how many bytes they have at most: all of them, and it, took
+/// 3.9 ms or longer.
+TEST(Goodput, PieceBehindOthers_TellsWhatTheRailMovesAtMost) {
+  Goodput g;
+  g.skipped();
+  g.posted(8192, 2 * kMs, false, 24'000);
+  EXPECT_TRUE(g.ended(8192, 2 * kMs, 6 * kMs, 7, 5'900'000)) << "that is news";
+  EXPECT_FALSE(g.known());
+  EXPECT_EQ(g.most(), 66u) << "32192 bytes in 3.9 ms";
+  g.reset();
+  EXPECT_EQ(g.most(), 0u);
+}
+
+TEST(Goodput, WhatARailMovesAtMost_IsNotKnown) {
+  Goodput measured;
+  measured.told(8000, kMs);
+  measured.skipped();
+  measured.posted(8192, 2 * kMs, false, 24'000);
+  EXPECT_FALSE(measured.ended(8192, 2 * kMs, 6 * kMs, 7, 5'900'000)) << "the peer may have had no room";
+  EXPECT_EQ(measured.moves(), 8000u);
+
+  Goodput grant;
+  grant.skipped();
+  grant.granted(8192, 2 * kMs, 24'000);
+  grant.ended(8192, 2 * kMs, 6 * kMs, 7, 5'900'000);
+  EXPECT_EQ(grant.most(), 0u) << "its FIN is behind what was posted later";
+
+  Goodput nobody_looked;
+  nobody_looked.skipped();
+  nobody_looked.posted(8192, 2 * kMs, false, 24'000);
+  nobody_looked.ended(8192, 2 * kMs, 6 * kMs, 7, kMs);
+  EXPECT_EQ(nobody_looked.most(), 0u) << "it may have ended as soon as it was posted";
+
+  Goodput nothing_said;
+  nothing_said.skipped();
+  nothing_said.posted(8192, 2 * kMs, false);
+  nothing_said.ended(8192, 2 * kMs, 6 * kMs, 7, 5'900'000);
+  EXPECT_EQ(nothing_said.most(), 0u) << "how much was before it is not known";
+}
+
 /// The end of what was before it was seen 64 us late: the second piece took between 4 and 70 us.
 TEST(Goodput, FirstSampleWithBoundsFarApart_IsOnlyWhatTheRailMovesAtLeast) {
   Goodput g;

@@ -335,5 +335,32 @@ TEST(Weigh, RailThatSeemsSlowBesideOneThatWasNotMeasuredWell_IsSeen) {
   EXPECT_FALSE(t.peer.choice.swift(t.rails[1]));
 }
 
+/// A far rail whose messages are always behind others is never measured well, but is known to be slow.
+TEST(Weigh, RailThatMovesAtMostAHundredth_IsLeft) {
+  Two t(8000, 0);
+  auto& choice = t.peer.choice;
+  Goodput& g = t.rails[1].goodput;
+  g.skipped();
+  g.posted(8192, 2 * kMs, false, 24'000);
+  g.ended(8192, 2 * kMs, 6 * kMs, 7, 5'900'000);
+  t.weigh(1);
+  EXPECT_EQ(choice.estimate_now(t.rails[1]).basis, Basis::kMost);
+  EXPECT_FALSE(choice.swift(t.rails[1])) << "it seems slow";
+  t.weigh(2);
+  EXPECT_TRUE(choice.uneven());
+  EXPECT_FALSE(choice.swift(t.rails[1]));
+}
+
+TEST(Weigh, RailThatMovesAtMostMoreThanTheFastest_CountsLikeIt) {
+  Two t(8000, 0);
+  Goodput& g = t.rails[1].goodput;
+  g.skipped();
+  g.posted(8192, 2 * kMs, false, 24'000);
+  g.ended(8192, 2 * kMs, 2'020'000, 7, 2'010'000);
+  ASSERT_GE(g.most(), 8000u);
+  t.weigh(1);
+  EXPECT_EQ(t.peer.choice.estimate_now(t.rails[1]).basis, Basis::kLikeFastest);
+}
+
 }  // namespace
 }  // namespace bfo::xfer

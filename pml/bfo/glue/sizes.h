@@ -34,8 +34,8 @@ inline constexpr Size kSizes[] = {
     // how long its first messages have waited for them, and when short ones were timed
     {"peer without a rail", kPeer, 680},
     // state, limits, what was measured of it, short messages too, and what is written over it
-    {"peer with one rail", kPeer + kRail, 1136},
-    {"peer with two rails", kPeer + 2 * kRail, 1592},
+    {"peer with one rail", kPeer + kRail, 1144},
+    {"peer with two rails", kPeer + 2 * kRail, 1608},
     // its last loss, once there was one
     {"rail that was lost, more", sizeof(FailoverEvent), 264},
     {"rail that was measured, more", sizeof(xfer::Degraded), 112},

@@ -170,6 +170,8 @@ void describe_rate(char* out, size_t size, xfer::Basis basis, uint64_t rate, uin
       return line.add(" at least (it keeps up with this process)");
     case Basis::kLeast:
       return line.add(" at least (not measured well enough)");
+    case Basis::kMost:
+      return line.add(" at most (not measured well enough)");
     case Basis::kLikeFastest:
       return line.add(" (not measured, like the fastest)");
   }

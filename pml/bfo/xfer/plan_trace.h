@@ -20,6 +20,7 @@ enum class Basis : uint8_t {
   kLate,        ///< something in flight is older than it should be
   kKeepsUp,     ///< this process is its limit: at least that
   kLeast,       ///< it was seen to move at least that
+  kMost,        ///< it was seen to move at most that
   kLikeFastest  ///< it was not measured
 };
 

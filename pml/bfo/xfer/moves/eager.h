@@ -71,7 +71,8 @@ struct Eager {
     const WorkCount work = rail.limits.failover ? e.base_.port.work(rail.handle) : WorkCount{};
     Before before = Before::kNothing;
     if (work.taken != work.ended) before = choice.samples_behind(rail) ? Before::kSample : Before::kUnknown;
-    f.xfer.posted_ns = e.pace_.begin_sample(rail, length, before);
+    const uint64_t ahead = (work.taken - work.ended) * rail.limits.eager_limit;
+    f.xfer.posted_ns = e.pace_.begin_sample(rail, length, before, ahead);
     if (before == Before::kUnknown && f.xfer.posted_ns != 0)
       choice.sampled_behind(rail);
     else

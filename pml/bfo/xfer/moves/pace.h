@@ -112,15 +112,16 @@ class Pace {
     kUnknown,  ///< how much is not known: the end of this one is when the next one begins
     kSample    ///< one that was begun with kUnknown
   };
-  /// A message of `bytes` is about to be posted to be timed. 0: it is not, because pieces of long messages
-  /// are under way, or another sample, which are: their time would not be known any more.
-  uint64_t begin_sample(Rail<P>& rail, uint64_t bytes, Before before = Before::kNothing) {
+  /// A message of `bytes` is about to be posted to be timed, behind others of at most `ahead` bytes. 0: it is
+  /// not, because pieces of long messages are under way, or another sample, which are: their time would not
+  /// be known any more.
+  uint64_t begin_sample(Rail<P>& rail, uint64_t bytes, Before before = Before::kNothing, uint64_t ahead = 0) {
     plan(*rail.peer);
     if (rail.inflight_bytes != 0 || (rail.samples_out != 0 && before != Before::kSample)) return 0;
     if (before == Before::kUnknown) rail.goodput.skipped();
     ++rail.samples_out;
-    return begin_timed(rail, bytes, before == Before::kNothing,
-                       before == Before::kNothing ? kWatchSampleNs : kWatchNs);
+    const bool alone = before == Before::kNothing;
+    return begin_timed(rail, bytes, alone, ahead, alone ? kWatchSampleNs : kWatchNs);
   }
 
  private:
@@ -134,7 +135,8 @@ class Pace {
     settle_preferred(p);
   }
   void short_ended(Rail<P>& rail, uint64_t took_ns, uint64_t now_ns);
-  uint64_t begin_timed(Rail<P>& rail, uint64_t bytes, bool alone, uint64_t watch_ns = kWatchNs);
+  uint64_t begin_timed(Rail<P>& rail, uint64_t bytes, bool alone, uint64_t ahead,
+                       uint64_t watch_ns = kWatchNs);
   void watch(Rail<P>& rail, uint64_t bytes, uint64_t now_ns, uint64_t watch_ns);
   /// Where the bytes of a timed piece went; how many they were is a guess.
   enum class Way : uint8_t { kIn, kOut, kGuessed };
@@ -175,15 +177,16 @@ template <class P>
   x.turn = turns_.load(std::memory_order_relaxed);
   x.posted_ns = kUntimed;  // of a rail that keeps up only turns count
   if (x.rail->late == 0) return;
-  x.posted_ns = begin_timed(*x.rail, x.length, x.rail->inflight_bytes == 0);
+  const uint64_t ahead = x.rail->inflight_bytes;
+  x.posted_ns = begin_timed(*x.rail, x.length, ahead == 0, ahead);
 }
 
-/// A piece that is not in flight yet is about to be posted; `alone`: there is nothing before it. Returns the
-/// time.
+/// A piece that is not in flight yet is about to be posted; `alone`: there is nothing before it, else at most
+/// `ahead` bytes. Returns the time.
 template <class P>
-uint64_t Pace<P>::begin_timed(Rail<P>& rail, uint64_t bytes, bool alone, uint64_t watch_ns) {
+uint64_t Pace<P>::begin_timed(Rail<P>& rail, uint64_t bytes, bool alone, uint64_t ahead, uint64_t watch_ns) {
   const uint64_t now = port_.now_ns();
-  rail.goodput.posted(bytes, now, alone, rail.inflight_bytes);
+  rail.goodput.posted(bytes, now, alone, ahead);
   watch(rail, bytes, now, watch_ns);
   return now;
 }

@@ -47,7 +47,7 @@ class Goodput {
   /// The rail is a new connection, maybe over another link: nothing is known but its nominal rate in Mbit/s.
   void reset() { *this = Goodput(); }
 
-  /// A piece was posted, as the only one in flight, or behind others, of `ahead` bytes.
+  /// A piece was posted, as the only one in flight, or behind others, of `ahead` bytes or less.
   void posted(uint64_t bytes, uint64_t now_ns, bool alone, uint64_t ahead = 0) {
     if (skipped_) [[unlikely]] {
       skipped_ = false;
@@ -139,6 +139,8 @@ class Goodput {
   bool known() const { return rate_ != 0; }
   /// Mbit/s that it moves at least, while it was not measured well enough; 0: nothing is known.
   uint64_t least() const { return least_; }
+  /// The same, at most.
+  uint64_t most() const { return most_; }
   /// So long `bytes` take, as far as anything is known.
   uint64_t lasts_ns(uint64_t bytes) const {
     return known() ? cost().ns(bytes) : least_ != 0 ? Cost{least_, 0}.ns(bytes) : 0;
@@ -174,7 +176,9 @@ class Goodput {
   static constexpr uint8_t kTryAfter = 5;       ///< log2 of the pieces, at first
   static constexpr uint8_t kTryAfterMost = 8;   ///< and at most
   static constexpr uint64_t kSlackNs = 50'000;  ///< latency of any rail; less is not worth a choice
-  bool behind_untimed(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns);
+  bool behind_untimed(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns,
+                      bool* changed);
+  bool moved_at_most(uint64_t bytes, uint64_t ns);
   bool close(uint64_t next, uint64_t next_posted_ns);
   void test_guess(uint64_t least_ns, uint64_t most_ns);
   bool learn_rate(uint64_t sample);
@@ -197,6 +201,7 @@ class Goodput {
   uint32_t look_ = 0;
   uint32_t rate_ = 0;  ///< Mbit/s; 0: it was not measured
   uint32_t least_ = 0;
+  uint32_t most_ = 0;
   uint32_t latency_ns_ = 0;
   bool alone_ = false;   ///< the first piece found the rail empty
   bool raised_ = false;  ///< what the first piece proves counts already
@@ -212,9 +217,9 @@ class Goodput {
 
 inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
                            uint64_t looked_ns, Sample* sample) {
-  if (behind_ != Behind::kTimed) [[unlikely]]
-    if (behind_untimed(bytes, posted_ns, now_ns, look, looked_ns)) return false;
   bool changed = false;
+  if (behind_ != Behind::kTimed) [[unlikely]]
+    if (behind_untimed(bytes, posted_ns, now_ns, look, looked_ns, &changed)) return changed;
   if (to_ != 0 && look != look_) {
     if (sample) *sample = {bytes_, to_ - from_, gap_ns_, gap_before_, alone_, posted_ns + gap_ns_ <= to_};
     changed = close(bytes, posted_ns);
@@ -242,13 +247,17 @@ inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, 
   return changed;
 }
 
-/// A piece ended: is it the first behind some that were not timed, or one of those before it? How long they
-/// were is not known, so that its time tells nothing, but when the rail was free for the next one. One that
-/// the same look finds took no longer than since the look before, or since it was posted.
+/// A piece ended: is it the first behind some that were not timed, or one of those before it? When those were
+/// served is not known, so that its time tells only that the rail moved no more than them and it since it was
+/// posted, and when the rail was free for the next one. One that the same look finds took no longer than
+/// since the look before, or since it was posted.
 inline bool Goodput::behind_untimed(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
-                                    uint64_t looked_ns) {
+                                    uint64_t looked_ns, bool* changed) {
   if (behind_ == Behind::kUntimed) {
     if (posted_ns < served_from_) return true;
+    // FIN of a grant comes behind what was posted after it.
+    if (bytes_ != 0 && !together_ && looked_ns > posted_ns)
+      *changed = moved_at_most(bytes_ + bytes, looked_ns - posted_ns);
     behind_ = Behind::kLook;
     look_ = look;
     to_ = 0;
@@ -262,6 +271,15 @@ inline bool Goodput::behind_untimed(uint64_t bytes, uint64_t posted_ns, uint64_t
   }
   gap_before_ = now_ns - std::min(now_ns, std::max(looked_ns, served_from_));
   served_from_ = now_ns;
+  return true;
+}
+
+/// So many bytes took so long or longer. That may be due to the peer, which had no room for them: of a rail
+/// that was measured it does not count.
+inline bool Goodput::moved_at_most(uint64_t bytes, uint64_t ns) {
+  if (known()) return false;
+  const uint64_t fastest = rate_of(bytes, ns);
+  most_ = static_cast<uint32_t>(std::max(fastest, least()));
   return true;
 }
 

@@ -260,7 +260,7 @@ class RailChoice {
   uint8_t turn_ = 0;     ///< index: first rail to be considered for a long message
   bool keeps_up_ = false;
   bool uneven_ = false;
-  uint8_t until_sample_ = kSampleSoon;
+  uint8_t until_sample_ = kSampleEvery;
   uint8_t against_ = 0;  ///< measurements in a row that contradict `uneven_`
   Cost best_;            ///< of the fastest rail that was measured
   uint64_t looked_ns_ = 0;

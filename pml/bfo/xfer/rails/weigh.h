@@ -39,6 +39,8 @@ typename RailChoice<P>::Estimate RailChoice<P>::estimate(const RailT& rail) cons
     return {g.cost(), g.guessed() ? Basis::kPort : g.was_told() ? Basis::kTold : Basis::kMeasured};
   const Cost least{std::max<uint64_t>(g.least(), 1), 0};
   if (least.ns(kCompared) < best_.ns(kCompared)) return {least, Basis::kLeast};
+  const Cost most{g.most(), 0};
+  if (g.most() != 0 && most.ns(kCompared) > best_.ns(kCompared)) return {most, Basis::kMost};
   return {best_, Basis::kLikeFastest};
 }
 
@@ -74,7 +76,7 @@ bool RailChoice<P>::differ() const {
 /// carries no eager messages but those that are timed.
 template <class P>
 [[gnu::cold]] bool RailChoice<P>::seems_slow(const RailT& rail) const {
-  if (rail.late == 0 || !rail.goodput.known()) return false;
+  if (rail.late == 0 || (!rail.goodput.known() && rail.goodput.most() == 0)) return false;
   uint64_t least = UINT64_MAX;
   for (unsigned i = 0; i < n_; ++i) least = std::min(least, cost_now(*usable_[i]).ns(kCompared));
   return cost_now(rail).ns(kCompared) > kSeemsSlowTimes * least;
@@ -106,7 +108,8 @@ template <class P>
   choose_swift();
 }
 
-/// Short messages cost latency: they take the rails that are within the factor of the fastest.
+/// Short messages cost latency: they take the rails that are within the factor of the fastest, or, while
+/// rails count as even, those that do not seem to be slow.
 template <class P>
 void RailChoice<P>::choose_swift() {
   n_swift_ = 0;
@@ -192,7 +195,7 @@ template <class P>
   for (unsigned i = 0; i < n_; ++i) {
     RailT& r = *usable_[(turn_ + i) % n_];
     if (r.late == 0) continue;
-    const bool unknown = !r.goodput.known() && r.goodput.least() == 0;
+    const bool unknown = !r.goodput.known() && r.goodput.least() == 0 && r.goodput.most() == 0;
     if (unknown) until_sample_ = kSampleSoon;
     if (r.samples_out != 0) continue;
     if (unknown) {
