@@ -115,6 +115,7 @@ class Goodput {
     latency_ns_ = 0;
     if (!timing) served_from_ = now_ns;
     guessed_ = false;
+    only_alone_ = false;
     told_ = true;
   }
   /// It was not measured, but others over its port were, at `ns`: it counts like them until it is.
@@ -123,6 +124,7 @@ class Goodput {
     latency_ns_ = static_cast<uint32_t>(std::min<uint64_t>(cost.latency_ns, UINT32_MAX));
     last_ns_ = std::max(last_ns_, ns);
     guessed_ = true;
+    only_alone_ = false;
   }
   /// Is what is known of it of its own pieces, or of the peer's?
   bool own() const { return known() && !guessed_; }
@@ -137,6 +139,9 @@ class Goodput {
   }
   /// Was it ever measured, or guessed?
   bool known() const { return rate_ != 0; }
+  /// Is what is known of it only how long single short pieces took, their latency included? They took no
+  /// longer than the latency of any rail may be, so that it may be much faster.
+  bool only_alone() const { return known() && only_alone_ && latency_ns_ <= kSlackNs; }
   /// Mbit/s that it moves at least, while it was not measured well enough; 0: nothing is known.
   uint64_t least() const { return least_; }
   /// The same, at most.
@@ -213,6 +218,7 @@ class Goodput {
   bool skipped_ : 1 = false;      ///< pieces that are not timed were posted since the last one that is
   bool grant_ended_ : 1 = false;  ///< a grant has ended
   bool together_ : 1 = false;     ///< grants were sent since the rail was empty
+  bool only_alone_ : 1 = false;   ///< `rate_` has the latency of short pieces in it
 };
 
 inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
@@ -297,13 +303,21 @@ inline bool Goodput::close(uint64_t next, uint64_t next_posted_ns) {
   to_ = 0;
   told_ = false;
   if (guessed_) test_guess(least, took + began_earlier);
+  if (only_alone_ && !one) {  // better than all before
+    only_alone_ = false;
+    rate_ = 0;
+    latency_ns_ = 0;
+  }
   if (known() && least > 2 * cost().ns(bytes_)) try_after_ = kTryAfter;  // slow since just now
   const uint64_t slowest = rate_of(bytes_, took + began_earlier);
   if (!known() && !busy && took + began_earlier > 2 * least) {
     least_ = static_cast<uint32_t>(std::max<uint64_t>(least_, slowest));
     return true;
   }
-  if (!known()) return learn_rate(slowest);
+  if (!known()) {
+    only_alone_ = one && took <= kSlackNs;
+    return learn_rate(std::max<uint64_t>(slowest, only_alone_ ? least_ : 0));
+  }
   if (rate_ < slowest) return raised_ || raise(slowest);
   if (one) {
     const uint64_t moving = bytes_ * kMbitNs / rate_;
