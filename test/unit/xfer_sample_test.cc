@@ -146,6 +146,8 @@ TEST(Sample, ItIsLost_AnotherOneIsTimed) {
   s.ended = s.sent;
   s.w.revive(0, 1, 1);
   s.move(2000);
+  EXPECT_FALSE(s.rail(0).peer->choice.swift(s.rail(1))) << "it seems slow";
+  s.move(6000);
   EXPECT_TRUE(s.rail(0).peer->choice.uneven());
   EXPECT_FALSE(s.rail(0).peer->choice.swift(s.rail(1)));
 }

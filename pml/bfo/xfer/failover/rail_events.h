@@ -74,6 +74,7 @@ void Failover<P>::up(RailT* rail, const RailEvent& ev) {
     rail->late = base_.port.reads_in_time(kUnsure);
     rail->goodput.reset();
     rail->short_time = ShortTime();
+    rail->message_time = MessageTime();
     not_degraded(base_, *rail);
   }
   rail->name = ev.name;

@@ -72,8 +72,11 @@ class Pace {
     if (x.posted_ns == 0) return;
     const uint64_t now = port_.now_ns();
     if (x.length < base_.config.short_limit) return short_ended(*x.rail, now - x.posted_ns, now);
+    x.rail->message_time.ended(now - x.posted_ns);
     measure(*x.rail, x.length, x.posted_ns, now, Way::kGuessed);
-    if (x.rail->inflight_bytes == 0 && x.rail->goodput.settle(now)) learned(*x.rail, now);
+    if (x.rail->inflight_bytes == 0 && x.rail->goodput.settle(now))
+      x.rail->peer->choice.share_measured(*x.rail, now);
+    weigh(*x.rail->peer);
   }
   /// A grant of `bytes` to `rail` goes out.
   void granted(Rail<P>& rail, uint64_t bytes) {
@@ -215,7 +218,8 @@ void Pace<P>::measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_
   choice.looked(looked);
   const uint32_t turn = turns_.load(std::memory_order_relaxed);
   Goodput::Sample sample;
-  if (!rail.goodput.ended(bytes, posted_ns, now_ns, turn, looked, &sample)) return;
+  const Goodput::Kind kind = way == Way::kGuessed ? Goodput::Kind::kMessage : Goodput::Kind::kPiece;
+  if (!rail.goodput.ended(bytes, posted_ns, now_ns, turn, looked, &sample, kind)) return;
   if (way != Way::kGuessed) note_moved(base_, rail, sample, way == Way::kIn);
   learned(rail, now_ns);
   judge_rails(base_, *rail.peer, now_ns);

@@ -47,6 +47,11 @@ class Goodput {
   /// The rail is a new connection, maybe over another link: nothing is known but its nominal rate in Mbit/s.
   void reset() { *this = Goodput(); }
 
+  /// What is timed: pieces, one after the other, or a message now and then.
+  enum class Kind : uint8_t { kPiece, kMessage };
+  /// Does what is known come from messages?
+  bool by_messages() const { return by_messages_; }
+
   /// A piece was posted, as the only one in flight, or behind others, of `ahead` bytes or less.
   void posted(uint64_t bytes, uint64_t now_ns, bool alone, uint64_t ahead = 0) {
     if (skipped_) [[unlikely]] {
@@ -89,7 +94,7 @@ class Goodput {
   /// look before it was at `looked_ns`, or earlier than all pieces when nobody looked. True: the cost has
   /// changed. `sample` gets the sample before, if it ends with that.
   bool ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look, uint64_t looked_ns,
-             Sample* sample = nullptr);
+             Sample* sample = nullptr, Kind kind = Kind::kPiece);
 
   /// Nothing else that is timed is under way: the sample that is being taken is over. True: the cost has
   /// changed.
@@ -116,6 +121,7 @@ class Goodput {
     if (!timing) served_from_ = now_ns;
     guessed_ = false;
     only_alone_ = false;
+    by_messages_ = false;
     told_ = true;
   }
   /// It was not measured, but others over its port were, at `ns`: it counts like them until it is.
@@ -125,6 +131,7 @@ class Goodput {
     last_ns_ = std::max(last_ns_, ns);
     guessed_ = true;
     only_alone_ = false;
+    by_messages_ = false;
   }
   /// Is what is known of it of its own pieces, or of the peer's?
   bool own() const { return known() && !guessed_; }
@@ -218,12 +225,14 @@ class Goodput {
   bool skipped_ : 1 = false;      ///< pieces that are not timed were posted since the last one that is
   bool grant_ended_ : 1 = false;  ///< a grant has ended
   bool together_ : 1 = false;     ///< grants were sent since the rail was empty
+  bool by_messages_ : 1 = false;  ///< what was timed last was a message
   bool only_alone_ : 1 = false;   ///< `rate_` has the latency of short pieces in it
 };
 
 inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
-                           uint64_t looked_ns, Sample* sample) {
+                           uint64_t looked_ns, Sample* sample, Kind kind) {
   bool changed = false;
+  by_messages_ = kind == Kind::kMessage;
   if (behind_ != Behind::kTimed) [[unlikely]]
     if (behind_untimed(bytes, posted_ns, now_ns, look, looked_ns, &changed)) return changed;
   if (to_ != 0 && look != look_) {

@@ -177,7 +177,7 @@ class RailChoice {
   /// bytes are to be moved; 0: that does not matter.
   Share share(const RailT& rail, uint64_t left = 0) const {
     if (!uneven_) [[likely]]
-      return {1, 1, n_, proven(rail) && !(against_ != 0 && seems_slow(rail)), false, first_piece(rail)};
+      return {1, 1, n_, proven(rail) && !(questioned(rail) && seems_slow(rail)), false, first_piece(rail)};
     return uneven_share(rail, left);
   }
   /// Index of the rail that lightest() and READs consider first: equal loads take them in turn.
@@ -230,6 +230,10 @@ class RailChoice {
     const Goodput& g = rail.goodput;
     return fixed() || rail.late == 0 || g.known() || g.least() != 0;
   }
+  /// May it be slower than it counts?
+  bool questioned(const RailT& rail) const {
+    return against_ != 0 || (!uneven_ && rail.goodput.by_messages());
+  }
   bool seems_slow(const RailT& rail) const;
   static uint64_t first_piece(const RailT& rail) { return rail.inflight_bytes < kUnproven ? kUncut : kTry; }
   Share uneven_share(const RailT& rail, uint64_t left) const;
@@ -254,7 +258,7 @@ class RailChoice {
   bool take_advice(RailT* rail);
   bool find_best();
   Cost fastest() const;
-  bool differ() const;
+  bool differ();
 
   uint8_t n_ = 0;        ///< rails in `usable_`
   uint8_t n_swift_ = 0;  ///< rails in `swift_`: at least one if there is any
@@ -268,7 +272,8 @@ class RailChoice {
   uint64_t looked_ns_ = 0;
   RailT* advised_ = nullptr;
   RailT* timed_ = nullptr;
-  RailT* nearer_ = nullptr;  ///< short messages take so much less time over it than over the usual rail
+  RailT* suspect_ = nullptr;  ///< the last message that was timed over it took longer than over others
+  RailT* nearer_ = nullptr;   ///< short messages take so much less time over it than over the usual rail
   RailT* preferred_ = nullptr;
   uint64_t key_ = 0;
   Weighing* weighing_ = nullptr;
@@ -305,6 +310,7 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
   keeps_up_ = false;
   uneven_ = false;
   against_ = 0;
+  suspect_ = nullptr;
   until_sample_ = std::min(until_sample_, kSampleSoon);
   news_ = 0;
   advised_ = nullptr;

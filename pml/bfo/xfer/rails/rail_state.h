@@ -14,6 +14,7 @@
 #include "pml/bfo/xfer/port.h"
 #include "pml/bfo/xfer/rails/degraded.h"
 #include "pml/bfo/xfer/rails/goodput.h"
+#include "pml/bfo/xfer/rails/message_time.h"
 #include "pml/bfo/xfer/rails/short_time.h"
 #include "pml/bfo/xfer/rails/write_ahead.h"
 
@@ -68,6 +69,7 @@ struct Rail {
   uint64_t inflight_bytes = 0;
   Goodput goodput;                 ///< what it was measured to move
   ShortTime short_time;            ///< how long its short messages were seen to take
+  MessageTime message_time;        ///< the same of longer eager ones
   Degraded* degraded = nullptr;    ///< is that much less than it should be? nullptr: it was not measured
   uint32_t control_out = 0;        ///< control messages posted and not ended: at most kMostControl
   FailoverEvent* event = nullptr;  ///< of its last loss; nullptr until the first one

@@ -91,25 +91,43 @@ bool RailChoice<P>::find_best() {
   return measured_;
 }
 
-/// Is the slowest rail so much slower than the fastest that this counts, or still does?
+/// Is the slowest rail so much slower than the fastest that this counts, or still does? What messages tell
+/// counts if all that were timed over the one took longer than over the other; when the last one did,
+/// `suspect_` is to be timed soon.
 template <class P>
-bool RailChoice<P>::differ() const {
-  uint64_t least = UINT64_MAX;
+bool RailChoice<P>::differ() {
+  RailT* slow = usable_[0];
+  RailT* fast = usable_[0];
   uint64_t most = 0;
+  uint64_t least = UINT64_MAX;
   for (unsigned i = 0; i < n_; ++i) {
     const uint64_t ns = cost_now(*usable_[i]).ns(kCompared);
+    if (ns < least) fast = usable_[i];
+    if (ns > most) slow = usable_[i];
     least = std::min(least, ns);
     most = std::max(most, ns);
   }
-  return most * 10 > least * (uneven_ ? kEvenTenths : kUnevenTenths);
+  suspect_ = nullptr;
+  if (most * 10 <= least * (uneven_ ? kEvenTenths : kUnevenTenths)) return false;
+  if (uneven_ || fixed() || !(slow->goodput.by_messages() || fast->goodput.by_messages())) return true;
+  if (slow->message_time.longer_than(fast->message_time)) return true;
+  if (slow->message_time.last_longer_than(fast->message_time)) suspect_ = slow;
+  return false;
 }
 
-/// Was it measured to take so many times what the fastest does? One measurement does not make rails uneven,
-/// but until there are enough its pieces are as short as those of one of which nothing is known, and it
-/// carries no eager messages but those that are timed.
+/// Does what was measured last say that it takes so many times what the fastest does? One measurement does
+/// not make rails uneven, but until there are enough its pieces are as short as those of one of which nothing
+/// is known, and it carries no eager messages but those that are timed.
 template <class P>
 [[gnu::cold]] bool RailChoice<P>::seems_slow(const RailT& rail) const {
-  if (rail.late == 0 || (!rail.goodput.known() && rail.goodput.most() == 0)) return false;
+  const Goodput& g = rail.goodput;
+  if (rail.late == 0) return false;
+  if (g.by_messages()) {
+    for (unsigned i = 0; i < n_; ++i)
+      if (rail.message_time.last_longer_than(usable_[i]->message_time, kSeemsSlowTimes)) return true;
+    return false;
+  }
+  if (against_ == 0 || (!g.known() && g.most() == 0)) return false;
   uint64_t least = UINT64_MAX;
   for (unsigned i = 0; i < n_; ++i) least = std::min(least, cost_now(*usable_[i]).ns(kCompared));
   return cost_now(rail).ns(kCompared) > kSeemsSlowTimes * least;
@@ -129,7 +147,7 @@ template <class P>
     uneven_ = now;
     against_ = 0;
   }
-  if (against_ != 0) until_sample_ = std::min(until_sample_, kSampleSoon);
+  if (against_ != 0 || suspect_) until_sample_ = std::min(until_sample_, kSampleSoon);
   choose_swift();
 }
 
@@ -142,10 +160,13 @@ void RailChoice<P>::choose_swift() {
   for (unsigned i = 0; uneven_ && i < n_; ++i) least = std::min(least, cost_now(*usable_[i]).ns(kCompared));
   const auto slow = [&](const RailT& r) {
     if (uneven_) return cost_now(r).ns(kCompared) * 10 > least * kUnevenTenths;
-    return against_ != 0 && seems_slow(r);
+    return questioned(r) && seems_slow(r);
   };
   for (unsigned i = 0; i < n_; ++i)
     if (!slow(*usable_[i])) swift_[n_swift_++] = static_cast<uint8_t>(i);
+  // Messages say this of one, and pieces of all others.
+  for (unsigned i = 0; n_swift_ == 0 && i < n_; ++i) swift_[i] = static_cast<uint8_t>(i);
+  if (n_swift_ == 0) n_swift_ = n_;
   for (unsigned i = 0; !uneven_ && !fixed() && advised_ && i < n_; ++i) {
     if (usable_[i] != advised_) continue;
     swift_[0] = static_cast<uint8_t>(i);
@@ -208,8 +229,8 @@ template <class P>
   choose_nearer();
 }
 
-/// The rail of an eager message that is timed: one that was not measured, or of which one measurement says
-/// that it is slow, or that has not been used for long, or the usual one.
+/// The rail of an eager message that is timed: one that was not measured well, or that seems to be slow, or
+/// that has not been used for long, or the usual one.
 template <class P>
 [[gnu::cold]] Rail<P>* RailChoice<P>::sample_rail() {
   until_sample_ = kSampleEvery;
@@ -217,19 +238,28 @@ template <class P>
   if (fixed()) return usual;
   if (against_ != 0) until_sample_ = kSampleSoon;
   if (usual && usual->samples_out == 0) timed_ = usual;
+  RailT* doubted = nullptr;
+  RailT* few = nullptr;
   for (unsigned i = 0; i < n_; ++i) {
     RailT& r = *usable_[(turn_ + i) % n_];
     if (r.late == 0) continue;
-    const bool unknown = !r.goodput.known() && r.goodput.least() == 0 && r.goodput.most() == 0;
-    if (unknown) until_sample_ = kSampleSoon;
+    const bool known = r.goodput.known() || r.goodput.least() != 0;
+    const bool doubt = &r == suspect_ || (questioned(r) && seems_slow(r));
+    const bool compared = uneven_ || r.message_time.known();
+    if (doubt || !known || !compared) until_sample_ = kSampleSoon;
     if (r.samples_out != 0) continue;
-    if (unknown) {
+    if (!known) {
       ++turn_;
       return timed_ = &r;
     }
+    if (doubt) doubted = &r;
+    if (!compared && !doubt && !few) few = &r;
     if (r.goodput.forgotten(estimate(r).cost.ns(kRun), looked_ns_)) timed_ = &r;
-    if (against_ != 0 && seems_slow(r)) return timed_ = &r;
   }
+  if (few)
+    timed_ = few;
+  else if (doubted)
+    timed_ = doubted;
   return timed_ ? timed_ : usual;
 }
 
