@@ -306,6 +306,32 @@ TEST(Brief, HeaderThatFailsInsideACallOfTheBtl_IsSentAgainAfterIt) {
   }
 }
 
+/// Another copy of the header was answered, so the send is over when its rail gives this one back: it is not
+/// sent again, and may be delivered all the same until its epoch is closed at the receiver (H5).
+TEST(Brief, HeaderThatComesBackWhenItsSendIsOver_HoldsTheWindow) {
+  for (const bool get : {true, false}) {
+    SCOPED_TRACE(get ? "RGET without a record" : "RNDV with one");
+    World::Options o = one_rail();
+    o.get = get;
+    World w(o);
+    const auto [s, r] = transfer(w, 50000);
+    ASSERT_TRUE(next_is(w, get ? MsgType::kRget : MsgType::kRndv));
+    const Flight header = w.flights[0];
+    ASSERT_EQ(header.frag == nullptr, get);
+    w.flights.erase(w.flights.begin());
+    w.arrive(header);
+    ASSERT_TRUE(w.run());
+    ASSERT_TRUE(s->done && r->done);
+    xfer::Proc<FakePort>& numbers = *w.comms[0]->procs[1];
+    EXPECT_FALSE(numbers.resent);
+    w.end(header, Fate::kUnknown);
+    EXPECT_TRUE(numbers.resent);
+    EXPECT_EQ(numbers.resent_from, 0) << "the number of the header";
+    EXPECT_TRUE(w.flights.empty()) << "it is not sent again";
+    expect_clean(w);
+  }
+}
+
 TEST(Brief, RailWithoutRoomForTheRead_IsAskedAgain) {
   World::Options o = one_rail();
   o.capacity = 1;

@@ -121,7 +121,7 @@ struct FragState {
   Peer<P>* peer = nullptr;
   uint64_t offset = 0;
   uint64_t length = 0;
-  uint32_t grant = 0;
+  uint32_t grant = 0;  ///< of a PUT or a write; kOpen: the number of the header
   uint32_t stored_len = 0;
   /// kStored: what Completions::begin() returned for it; 0: it completes no send
   uint32_t completing_turn = 0;

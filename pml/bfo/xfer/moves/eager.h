@@ -155,6 +155,30 @@ template <class P>
     Eager<P>::note_resent_seq(*past, h.seq);
 }
 
+/// The number of a header in the record of its fragment.
+inline uint32_t header_number(const core::MatchHdr& h) {
+  return uint32_t{h.ctx} << 16 | h.seq;
+}
+
+/// The header of a rendezvous came back. When its send is over, for another copy of it was answered, it is
+/// not sent again, and yet this one may be delivered until its epoch is closed at the receiver (H5). One that
+/// is older than the window is known there by its name.
+template <class P>
+[[gnu::cold]] void note_header_back(Peer<P>& p, uint32_t number) {
+  const auto ctx = static_cast<uint16_t>(number >> 16);
+  const auto seq = static_cast<Seq16>(number);
+  const auto note = [seq](auto& numbers) {
+    if (seq_place(numbers.next_seq, seq) == SeqPlace::kPast) Eager<P>::note_resent_seq(numbers, seq);
+  };
+  bool found = false;
+  for (Proc<P>* q = p.procs.front(); q; q = p.procs.next(q)) {
+    if (q->comm->ctx != ctx) continue;
+    note(*q);
+    found = true;
+  }
+  if (PastSequence* const past = found ? nullptr : p.past.find(ctx)) note(*past);
+}
+
 /// Begin a send whose SendState is filled in, with a number.
 template <class P>
 Begun Transfers<P>::begin_send(SendRequest& r) {
@@ -246,6 +270,8 @@ template <class P>
   core::RndvHdr h;
   const bool opens = type == MsgType::kRget || type == MsgType::kRndv;
   if (opens && core::decode(type, message, h)) {
+    if (!(h.match.flags & (core::kFlagRestart | core::kFlagKnown)))
+      note_header_back(p, header_number(h.match));
     SendRequest* const r = sends_.find(Name(h.sender));
     if (r && r->xfer.rndv->name == Name(h.sender)) send_event(*r, SendEvent::kControlLost);
     return;

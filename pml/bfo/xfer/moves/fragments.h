@@ -36,6 +36,7 @@ void Transfers<P>::frag_over(Frag& f) {
       return;
     case FragKind::kOpen:
       if (ok) return pace_.frag_ended(f);
+      note_header_back(*x.peer, x.grant);
       return control_lost(f);
     case FragKind::kControl:
       if (!ok) control_lost(f);

@@ -144,7 +144,8 @@ struct Offer {
     d.open_len = 0;
     const size_t size = core::rget_size(h);
     if (e.rails_.post_brief(carrier, &h, size, r) ||
-        e.rails_.post_on(carrier, &h, size, FragKind::kOpen, d.name, false)) [[likely]]
+        e.rails_.post_on(carrier, &h, size, FragKind::kOpen, d.name, false, header_number(h.rndv.match)))
+        [[likely]]
       return true;
     d.exposed = exposed_before;
     x.protocol = protocol_before;

@@ -144,6 +144,7 @@ template <class P>
     if (!f) return false;
     f->xfer.name = x.rndv->name;
     f->xfer.type = h.match.type;
+    f->xfer.grant = header_number(h.match);
     f->xfer.length = n;
     if (n != 0) pace_.begin_first(*f);  // FRAGs of other messages are behind it
     const Post post = base_.port.send(rail->handle, f->xfer.type, &h, sizeof h, r, 0, n, *f);
