@@ -307,7 +307,7 @@ TEST(Brief, HeaderThatFailsInsideACallOfTheBtl_IsSentAgainAfterIt) {
 }
 
 /// Another copy of the header was answered, so the send is over when its rail gives this one back: it is not
-/// sent again, and may be delivered all the same until its epoch is closed at the receiver (H5).
+/// sent again, and may be delivered all the same until its epoch is closed at the receiver.
 TEST(Brief, HeaderThatComesBackWhenItsSendIsOver_HoldsTheWindow) {
   for (const bool get : {true, false}) {
     SCOPED_TRACE(get ? "RGET without a record" : "RNDV with one");
