@@ -417,6 +417,9 @@ TEST(Weigh, RailOfWhichOneShortPieceIsKnown_CountsLikeOneThatIsKnownBetter) {
   t.weigh(3);
   EXPECT_EQ(t.peer.choice.estimate_now(t.rails[1]).basis, Basis::kLikeFastest);
   EXPECT_FALSE(t.peer.choice.uneven());
+  t.set(0, 100);
+  t.weigh(3);
+  EXPECT_EQ(t.peer.choice.estimate_now(t.rails[1]).basis, Basis::kMeasured) << "that one is slower";
 }
 
 /// A far rail whose messages are always behind others is never measured well, but is known to be slow.

@@ -256,8 +256,7 @@ class RailChoice {
   void choose_swift();
   RailT* sample_rail();
   bool take_advice(RailT* rail);
-  bool find_best();
-  Cost fastest() const;
+  Cost known_better(Cost own) const;
   bool differ();
 
   uint8_t n_ = 0;        ///< rails in `usable_`
@@ -281,7 +280,6 @@ class RailChoice {
   uint32_t backoff_ = 0;        ///< messages that are spread before the default is preferred again
   uint32_t ahead_ = 0;          ///< bytes of longer eager messages since the peer sent one
   bool measured_ = false;       ///< any rail was: there is a `best_`
-  bool better_known_ = false;   ///< of any rail more is known than the time of single short pieces
   uint8_t short_soon_ = 1;      ///< short messages that are to be timed soon
   uint64_t short_from_ns_ = 0;  ///< when one was to be timed last
   uint64_t short_gap_ns_ = 0;   ///< from one message to the next since the one before that; 0: not known

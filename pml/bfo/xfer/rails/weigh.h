@@ -35,7 +35,9 @@ typename RailChoice<P>::Estimate RailChoice<P>::estimate(const RailT& rail) cons
     if (measured_ && best_.ns(kCompared) < least.ns(kCompared)) return {best_, Basis::kKeepsUp};
     return {least, Basis::kKeepsUp};
   }
-  if (g.only_alone() && better_known_) return {fastest(), Basis::kLikeFastest};
+  if (g.only_alone())
+    if (const Cost c = known_better(g.cost()); c.ns(kCompared) < g.cost().ns(kCompared))
+      return {c, Basis::kLikeFastest};
   if (g.known())
     return {g.cost(), g.guessed() ? Basis::kPort : g.was_told() ? Basis::kTold : Basis::kMeasured};
   const Cost least{std::max<uint64_t>(g.least(), 1), 0};
@@ -59,36 +61,16 @@ template <class P>
   return measured_ && e.basis == Basis::kLeast ? e.cost.rate : 0;
 }
 
-/// Of the rails that were measured, or are known to move so much at least.
+/// The cost of the fastest rail of which more is known than the time of one short piece alone, with its
+/// latency; `own` if none is faster. A rail of which no more is known may be as fast as that one, and counts
+/// like it.
 template <class P>
-typename RailChoice<P>::Cost RailChoice<P>::fastest() const {
-  Cost c = best_;
+typename RailChoice<P>::Cost RailChoice<P>::known_better(Cost own) const {
   for (unsigned i = 0; i < n_; ++i) {
     const Goodput& g = usable_[i]->goodput;
-    const Cost least{std::max<uint64_t>(g.least(), 1), 0};
-    if (!g.known() && least.ns(kCompared) < c.ns(kCompared)) c = least;
+    if (g.known() && !g.only_alone() && g.cost().ns(kCompared) < own.ns(kCompared)) own = g.cost();
   }
-  return c;
-}
-
-/// Of the rails that were measured. One of which only the time of single short pieces is known, with their
-/// latency, may be as fast as one of which more is known, and counts like it.
-template <class P>
-bool RailChoice<P>::find_best() {
-  best_ = Cost{};
-  measured_ = false;
-  better_known_ = false;
-  for (unsigned i = 0; i < n_; ++i) {
-    const Goodput& g = usable_[i]->goodput;
-    better_known_ = better_known_ || (g.known() ? !g.only_alone() : g.least() != 0);
-  }
-  for (unsigned i = 0; i < n_; ++i) {
-    const Goodput& g = usable_[i]->goodput;
-    if (!g.known() || (measured_ && g.cost().ns(kCompared) >= best_.ns(kCompared))) continue;
-    best_ = g.cost();
-    measured_ = true;
-  }
-  return measured_;
+  return own;
 }
 
 /// Is the slowest rail so much slower than the fastest that this counts, or still does? What messages tell
@@ -140,7 +122,15 @@ template <class P>
     uneven_ = n_ > 1 && differ();
     return choose_swift();
   }
-  if (!find_best()) return;
+  best_ = Cost{};
+  measured_ = false;
+  for (unsigned i = 0; i < n_; ++i) {
+    const Goodput& g = usable_[i]->goodput;
+    if (!g.known() || (measured_ && g.cost().ns(kCompared) >= best_.ns(kCompared))) continue;
+    best_ = g.cost();
+    measured_ = true;
+  }
+  if (!measured_) return;
   if (const bool now = differ(); now == uneven_)
     against_ = 0;
   else if (++against_ >= kInARow) {
