@@ -359,8 +359,8 @@ TEST(Brief, SentAsCopyFirstThenRead_IsCountedAsSentAgain) {
   EXPECT_GT(w.engines[0]->counters().bytes_resent, 0u);
 }
 
-/// To oneself: RGET, READ and FIN happen in the call that posts the second of the two.
-TEST(Brief, LongMessageToOneself_IsOverInTheCall) {
+/// A rail may deliver a message inside the call that posts it: it is handled when that call is over.
+TEST(Brief, LongMessageThatComesInsideTheCall_IsReadAfterIt) {
   for (const bool rdma_now : {true, false})
     for (const bool receive_first : {true, false}) {
       World::Options o = one_rail();
@@ -375,9 +375,10 @@ TEST(Brief, LongMessageToOneself_IsOverInTheCall) {
         EXPECT_FALSE(s->done);
         r = w.irecv(0, 0, 1, 50000);
       }
+      ASSERT_TRUE(w.run());
       EXPECT_TRUE(s->done && r->done);
       EXPECT_EQ(r->data, s->data);
-      EXPECT_EQ(w.engines[0]->counters().deferred, 0u);
+      EXPECT_GT(w.engines[0]->counters().deferred, 0u);
       expect_clean(w);
     }
 }

@@ -75,9 +75,9 @@ inline const void* one_piece(const InlineSource& from) {
   }
   if (length == 0) return sendi_header(rail, tag, hdr, hdr_size);
   const void* const bytes = one_piece(source);
-  const bool sendi = rail.btl->btl_sendi != nullptr;
   const size_t always = bytes != nullptr ? StockSend::kAlwaysSendi : StockSend::kAlwaysScattered;
-  if ((!sendi || length > always) && stock_.wants_fragment(rail, length)) [[unlikely]] {
+  const bool sendi = length <= always && rail.btl->btl_sendi != nullptr;
+  if (!sendi && stock_.wants_fragment(rail, length)) [[unlikely]] {
     if (bytes != nullptr) return stock_.send_piece(rail, tag, hdr, hdr_size, bytes, length);
     return stock_.send_gathered(rail, tag, hdr, hdr_size, source, length);
   }

@@ -39,15 +39,6 @@ class Engine<P>::Entry {
   Engine& e_;
 };
 
-/// What a rail to oneself delivers while it is being posted is handled at once, because everything else of
-/// its request is done by then. An RGET is read, and its FIN delivered, inside the call that posts it.
-inline bool at_once(uint8_t tag) {
-  return tag == static_cast<uint8_t>(core::MsgType::kMatch) ||
-         tag == static_cast<uint8_t>(core::MsgType::kRget) ||
-         tag == static_cast<uint8_t>(core::MsgType::kFin);
-}
-inline constexpr unsigned kAtOnce = 3;  ///< nested calls: the send's, its RGET's, the FIN's
-
 template <class P>
 Engine<P>::Engine(P& port, const Config& config) : base_(port, config) {}
 
@@ -132,10 +123,7 @@ void Engine<P>::on_message(RailT* rail, uint32_t epoch, uint8_t tag, const void*
   {
     Entry entry(*this);
     if (entry.nested()) [[unlikely]] {
-      if (!rails_.delivers_at_once() || base_.exit_work.has_message() || !at_once(tag) || depth_ > kAtOnce)
-        defer(rail, epoch, tag, data, size);
-      else if ((r = dispatch(rail, epoch, tag, in)) != nullptr)
-        take_eager(*r, in);
+      defer(rail, epoch, tag, data, size);
       return;
     }
     if (rail != nullptr && epoch != 0 && epoch <= rail->closed_epoch) [[unlikely]] {

@@ -189,9 +189,7 @@ Begun Transfers<P>::begin_send(SendRequest& r) {
   RailT* const rail = fits ? rails_.next_for(peer, x.length) : nullptr;
   if (rail) [[likely]] {
     if (x.length + sizeof(core::MatchHdr) <= rail->limits.eager_limit && x.mode != SendMode::kSync) {
-      rails_.posting(*rail);
       const auto s = Eager<P>::post(*this, r, *rail);
-      rails_.posted();
       if (s != Eager<P>::Sent::kRefused) [[likely]] {
         ++base_.counters.eager_sent;
         base_.counters.bytes_sent += x.length;
@@ -238,9 +236,11 @@ template <class P>
   if (p->next_seq == p->stop_seq) [[unlikely]]
     return Inline::kNo;  // isend() looks at the window
   if (args.mode == SendMode::kSync) return Inline::kNo;
-  RailT* const rail = rails_.next_for(peer, args.length);
-  if (!rail || peer.choice.samples()) [[unlikely]]
-    return Inline::kNo;
+  RailT* rail = peer.choice.for_short(args.length, base_.config.short_limit);
+  if (!rail) [[unlikely]] {
+    rail = rails_.next_spread(peer, args.length);
+    if (!rail || peer.choice.samples()) return Inline::kNo;  // one that is timed has a record
+  }
   const size_t size = args.length + sizeof(core::MatchHdr);
   if (size > rail->limits.inline_limit) [[unlikely]] {
     // A caller that receives, too, has work while its message is read: then the copies are what takes time.
@@ -248,11 +248,9 @@ template <class P>
   }
   const core::MatchWords words = core::match_words(p->comm->ctx, p->comm->my_rank, args.tag, p->next_seq);
   const core::MatchHdr& h = words.header;
-  rails_.posting(*rail);
   const bool sent = base_.port.sendi(rail->handle, static_cast<uint8_t>(core::MsgType::kMatch), &h, sizeof h,
                                      source, args.length);
-  rails_.posted();
-  if (!sent) {
+  if (!sent) [[unlikely]] {
     // A longer one may lack a fragment of its own, which does not tell anything about the rail.
     if (size <= rail->limits.inline_limit) peer.choice.congested(*rail);
     return Inline::kNo;

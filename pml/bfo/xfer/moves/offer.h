@@ -137,8 +137,7 @@ struct Offer {
     const uint16_t exposed_before = d.exposed;
     const Protocol protocol_before = x.protocol;
     const uint64_t open_len_before = d.open_len;
-    // A rail to oneself delivers the header, and all that follows, inside the call: the state must be
-    // complete before it.
+    // What the rail says of the header inside the call finds a state that is complete.
     d.exposed = static_cast<uint16_t>(exposed_before | exposed);
     x.protocol = Protocol::kGet;
     d.open_len = 0;

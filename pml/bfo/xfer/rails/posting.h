@@ -75,16 +75,13 @@ bool Rails<P>::post_on(RailT& rail, const void* hdr, size_t len, FragKind kind, 
 }
 
 /// Send a control message without a fragment record: the rail keeps the bytes and hands them to
-/// on_sendi_failed() if it fails. False: nothing happened. A rail to oneself delivers the message inside the
-/// call.
+/// on_sendi_failed() if it fails. False: nothing happened.
 template <class P>
 template <class Source>
 [[gnu::always_inline]] inline bool Rails<P>::post_brief(RailT& rail, const void* hdr, size_t len,
                                                         Source& source) {
-  posting(rail);
   const bool sent =
       base_.port.sendi(rail.handle, *static_cast<const uint8_t*>(hdr), hdr, len, source, size_t{0});
-  posted();
   if (!sent) return false;
   ++base_.counters.control_sent;
   base_.counters.bytes_headers += len;

@@ -68,6 +68,9 @@ class Rails {
       return r;
     return next_spread(p, length);
   }
+  /// The same when RailChoice::for_short() has none. A call of its own: within what MPI calls for a short
+  /// message it would take the registers of that one.
+  [[gnu::noinline]] RailT* next_spread(PeerT& p, size_t length);
   unsigned for_user(PeerT& p);
   /// One of for_user() rails.
   RailT* next_for_user(PeerT& p) { return p.completions.any() ? p.completions.rail() : p.choice.next(); }
@@ -97,15 +100,8 @@ class Rails {
   Patience& patience() { return patience_; }
   const Patience& patience() const { return patience_; }
 
-  // ---- a rail that may deliver a message inside the call that posts it (self)
-  /// A message of the user, or its header, is posted on `rail`; over() when the call is over.
-  void posting(const RailT& rail) { at_once_ = !rail.limits.failover; }
-  void posted() { at_once_ = false; }
-  /// May a message that comes now be handled at once?
-  bool delivers_at_once() const { return at_once_; }
-
  private:
-  RailT* next_spread(PeerT& p, size_t length);
+  RailT* next_behind(PeerT& p, size_t length);
   bool leaves_slow_rail(PeerT& p);
   static bool keeps_order(const Frag& f);
   bool brief_ended(PeerT& p);
@@ -121,7 +117,6 @@ class Rails {
   Weighing weighing_{base_.config.weights, {}};
   Patience patience_;
   uint64_t frags_out_ = 0;
-  bool at_once_ = false;
 };
 
 }  // namespace bfo::xfer

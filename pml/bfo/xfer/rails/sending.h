@@ -15,9 +15,15 @@ template <class P>
 Rail<P>* Rails<P>::next_spread(PeerT& p, size_t length) {
   if (p.backlog.completion_waits()) [[unlikely]]
     return nullptr;
-  if (p.completions.any() && !brief_ended(p)) [[unlikely]]
-    return p.completions.rail();
+  if (p.completions.any()) [[unlikely]]
+    return next_behind(p, length);
   return p.choice.spread(length, base_.config.short_limit);
+}
+
+/// Messages that end a send of `p` were under way when this was looked at last.
+template <class P>
+[[gnu::noinline]] Rail<P>* Rails<P>::next_behind(PeerT& p, size_t length) {
+  return brief_ended(p) ? p.choice.spread(length, base_.config.short_limit) : p.completions.rail();
 }
 
 /// Send a control message that cannot be derived from the state of a request. Its bytes are stored until it
