@@ -105,6 +105,18 @@ void Fabric::move_bytes(void* to, const void* from, size_t n) const {
   if (!traits.no_bytes) std::memcpy(to, from, n);
 }
 
+/// A READ that was answered comes again. A responder has one stream of answers, which goes back to what was
+/// asked for last: what it has not begun to send of later ones is asked for again, too. True: the answer to
+/// this one is still in that stream.
+bool Fabric::goes_back(const Packet& p) {
+  if (!wires_.any()) return false;
+  const size_t port = p.target->index;
+  const uint32_t flow = flow_of(p.to, true);
+  const auto number = [](const void* packet) { return static_cast<const Packet*>(packet)->number; };
+  wires_.withdraw(port, flow, [&](const void* packet) { return number(packet) > p.number; });
+  return wires_.holds(port, flow, [&](const void* packet) { return number(packet) == p.number; });
+}
+
 /// It will send again from its oldest request on.
 void Fabric::unsend(const Qp& qp) {
   if (wires_.any()) wires_.unsend(qp.device()->index, flow_of(qp.qp_num, false));

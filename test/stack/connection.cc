@@ -226,6 +226,8 @@ void Fabric::arrive(Packet* p) {
     ++qp->expected;
     if (p->unread) overrun(*qp->device());
     if (status != IBV_WC_SUCCESS) to_error(*qp);
+  } else if (p->opcode == IBV_WR_RDMA_READ && goes_back(*p)) {
+    return free_packet(p);
   } else if (p->opcode == IBV_WR_RDMA_READ) {
     // It is executed again. Its requester may have had an answer to the first one long ago, and drops this
     // one: it counts as an access when its data is taken.

@@ -305,6 +305,7 @@ class Fabric : private WireUser {
   void dropped(void* packet) override;
   void moved(uint32_t flow, size_t from, size_t to, uint64_t bytes) override;
   bool under_way(const Qp& qp) const;
+  bool goes_back(const Packet& p);
   void unsend(const Qp& qp);
   void out_of_order(Qp& responder, const Packet& p);
   size_t bytes_of(const Wqe& w) const;

@@ -224,14 +224,18 @@ void Wires::end(Slice* s) {
   if (slice.packet != nullptr) user_.arrived(slice.packet, slice.flow);
 }
 
+Wires::Flow* Wires::find(size_t number, uint32_t flow) {
+  if (number >= ports_.size()) return nullptr;
+  const auto found = ports_[number].flows.find(flow);
+  return found == ports_[number].flows.end() ? nullptr : &found->second;
+}
+
 void Wires::unsend(size_t number, uint32_t flow) {
-  if (number >= ports_.size()) return;
+  Flow* const f = find(number, flow);
+  if (f == nullptr) return;
+  for (const Load& load : f->loads) user_.dropped(load.packet);
+  f->loads.clear();
   Port& p = ports_[number];
-  const auto found = p.flows.find(flow);
-  if (found == p.flows.end()) return;
-  Flow& f = found->second;
-  for (const Load& load : f.loads) user_.dropped(load.packet);
-  f.loads.clear();
   if (p.busy && p.flow == flow) p.unsent = true;
 }
 

@@ -10,6 +10,7 @@
 // credits, and lets others of its port pass. Everything follows from the order of calls and a seed.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -112,6 +113,24 @@ class Wires {
   void send(size_t from, size_t to, uint32_t flow, uint64_t bytes, void* packet);
   /// Nothing of what `flow` has handed to this port, and what has not left entirely, leaves any more.
   void unsend(size_t port, uint32_t flow);
+  /// Of the packets of `flow` of which nothing has left, those for which `gone` is true do not leave.
+  template <class Gone>
+  void withdraw(size_t port, uint32_t flow, Gone gone) {
+    Flow* const f = find(port, flow);
+    if (f == nullptr) return;
+    std::erase_if(f->loads, [&](const Load& load) {
+      const bool goes = !load.touched && gone(load.packet);
+      if (goes) user_.dropped(load.packet);
+      return goes;
+    });
+  }
+  /// Is one of the packets of `flow` that have not left entirely `wanted`?
+  template <class Wanted>
+  bool holds(size_t port, uint32_t flow, Wanted wanted) {
+    const Flow* const f = find(port, flow);
+    return f != nullptr && std::any_of(f->loads.begin(), f->loads.end(),
+                                       [&](const Load& load) { return wanted(load.packet); });
+  }
   /// The oldest packet of `flow` that has not left entirely, if none of it has: nullptr if there is none.
   const void* untouched(size_t port, uint32_t flow) const;
   /// Bytes of payload that have left this port, and those that have come in.
@@ -161,6 +180,7 @@ class Wires {
 
   uint64_t since_start() const { return time_.now() - start_; }
   Port& port(size_t number);
+  Flow* find(size_t port, uint32_t flow);
   void queue(size_t number, Port& p, uint32_t flow);
   bool full(const Port& p) const;
   bool waits(size_t number, uint32_t flow, const Load& load);
