@@ -343,6 +343,19 @@ TEST(Degraded, TermsThatProveNothing_DoNotCountAgainstTheRail) {
   EXPECT_FALSE(d.low());
 }
 
+/// A processor that moves the bytes itself (soft-RoCE) works on one rail after the other. So a short piece takes
+/// as long as the long ones beside it over the other rail, and looks slow when the process happened to look a
+/// moment before its end; of the others of its term nothing is known.
+TEST(Degraded, OneSampleOfATermIsKnown_ItDoesNotStandForTheOthers) {
+  Degraded d;
+  for (uint64_t t = kSecond; t < 60 * kSecond; t += kSecond / 4) {
+    d.moved({72 * kKiB, 30 * kMs, kMs, 25 * kMs, true, false}, false);
+    for (int i = 0; i < 3; ++i) d.moved({72 * kKiB, 24 * kMs, 24 * kMs, 25 * kMs, true, false}, false);
+    ASSERT_EQ(d.end_term(400, false, {t, t + kSecond / 4, kSecond}), Degraded::Word::kNone);
+  }
+  EXPECT_FALSE(d.low());
+}
+
 /// What a rail that keeps up is said to move is no evidence: its pieces end as fast as the process posts
 /// them, however long that takes.
 TEST(Degraded, OtherRailKeepsUp_ProvesNothing) {

@@ -9,7 +9,8 @@
 // All samples (goodput.h) of a term together took a time between two bounds: what is not known of the end of
 // one is not known of the begin of the next, if the rail was busy meanwhile, and their sum is. A term counts
 // against a rail when the most it can have moved is too little beside the least that another one moved; else
-// it proves nothing. So a process that was away, or looks seldom, says nothing wrong.
+// it proves nothing. So a process that was away, or looks seldom, says nothing wrong. Nor does a term of
+// which the process has seen less than half: what is known of a few of its samples is not known of the rest.
 //
 // A piece also waits behind those of other peers over the same port. So a term in which the port of the rail
 // has moved mostly pieces of other peers, and about as much as the ports of its sisters, proves nothing: else
@@ -68,8 +69,10 @@ class Degraded {
       follows_ = false;
       return false;
     }
-    const uint64_t unknown = (s.busy ? 0 : s.gap_ns) + (s.alone ? kSlackNs : 0);
+    const uint64_t unseen = s.busy ? 0 : s.gap_ns;
+    const uint64_t unknown = unseen + (s.alone ? kSlackNs : 0);
     bytes_ += s.bytes;
+    unseen_ns_ += std::min(s.took_ns, unseen);
     least_ns_ += s.took_ns - std::min(s.took_ns, unknown);
     most_ns_ += s.took_ns + (s.alone || follows_ ? 0 : s.gap_before_ns);
     if (in) in_ns_ += s.took_ns;
@@ -130,7 +133,7 @@ class Degraded {
   static constexpr uint64_t kSlackNs = 200'000;    ///< latency of any rail
 
   void forget_term(uint64_t now_ns, uint64_t carried) {
-    bytes_ = least_ns_ = most_ns_ = in_ns_ = 0;
+    bytes_ = least_ns_ = most_ns_ = unseen_ns_ = in_ns_ = 0;
     samples_ = 0;
     follows_ = false;
     from_ns_ = now_ns;
@@ -142,7 +145,7 @@ class Degraded {
     const uint64_t all = ports.carried - std::min(ports.carried, port_from_);
     return all > 2 * bytes_ && port_rate(ports.carried, now_ns) * times >= ports.others;
   }
-  Word look_for_low(uint64_t should, uint64_t least, uint64_t most, const Term& term);
+  Word look_for_low(uint64_t should, uint64_t least, uint64_t most, bool seen, const Term& term);
   Word look_for_well(bool well, bool low, const Term& term);
 
   uint64_t term_from_ns_ = 0;
@@ -151,6 +154,7 @@ class Degraded {
   uint64_t bytes_ = 0;
   uint64_t least_ns_ = 0;
   uint64_t most_ns_ = 0;
+  uint64_t unseen_ns_ = 0;  ///< of the samples' time, what the process did not look
   uint64_t in_ns_ = 0;
   uint64_t last_gap_ns_ = 0;  ///< before so long the rail may have ended what it has moved in this term
   uint64_t since_ns_ = 0;
@@ -177,6 +181,7 @@ inline Degraded::Word Degraded::end_term(uint64_t others, bool keeps_up, const T
   if (samples_ < kSamples) return Word::kNone;  // they count in the next one
   const uint64_t least = at_least();
   const uint64_t most = at_most();
+  const bool seen = unseen_ns_ * 2 <= most_ns_;
   const bool port_not_low = port_moves(ports, term.now_ns, kLowTimes);
   const bool port_well = port_moves(ports, term.now_ns, kWellTimes);
   in_ = in_ns_ * 2 >= most_ns_;
@@ -192,10 +197,10 @@ inline Degraded::Word Degraded::end_term(uint64_t others, bool keeps_up, const T
     return look_for_well(well, !well && most * kWellTimes < should, term);
   }
   if (port_not_low && least * kLowTimes < should) return Word::kNone;
-  return look_for_low(should, least, most, term);
+  return look_for_low(should, least, most, seen, term);
 }
 
-inline Degraded::Word Degraded::look_for_low(uint64_t should, uint64_t least, uint64_t most,
+inline Degraded::Word Degraded::look_for_low(uint64_t should, uint64_t least, uint64_t most, bool seen,
                                              const Term& term) {
   if (least * kLowTimes >= should) {
     best_ = std::max(best_, static_cast<uint32_t>(least));
@@ -204,7 +209,7 @@ inline Degraded::Word Degraded::look_for_low(uint64_t should, uint64_t least, ui
       relapses_ = 0;
     return Word::kNone;
   }
-  if (most * kLowTimes >= should) return Word::kNone;
+  if (most * kLowTimes >= should || !seen) return Word::kNone;
   if (term.now_ns - low_ns_ > kRowBounds * term.bound_ns) low_ = 0;
   low_ns_ = term.now_ns;
   if (low_++ == 0) since_ns_ = term.from_ns;
