@@ -223,6 +223,30 @@ TEST(Plan, OneReadForAllOfIt) {
   }
 }
 
+/// Messages one at a time find all rails empty. Each rail gets one before the carrier, which peers choose
+/// without knowing how slow it is, gets the next.
+TEST(Plan, OneReadAtATime_ARailOfWhichNothingIsKnownIsTriedOnce) {
+  TinyPeer p(2);
+  for (auto& rail : p.rails) {
+    rail.limits.get_limit = rail.limits.rdma_frag_size = 4 * kMi;
+    rail.late = 5;
+  }
+  const auto reader = [&] {
+    OnlyRead<TinyPort> plan(p.peer.choice, &p.rails[0], 40'000);
+    for (auto& rail : p.rails) plan.prefers(rail);
+    return plan.rail();
+  };
+  const auto measure = [](auto& rail) { rail.goodput.told(800, 1'000'000); };
+  EXPECT_EQ(reader(), &p.rails[0]);
+  measure(p.rails[0]);
+  p.rails[1].inflight_bytes = 40'000;
+  EXPECT_EQ(reader(), &p.rails[0]) << "one at a time";
+  p.rails[1].inflight_bytes = 0;
+  EXPECT_EQ(reader(), &p.rails[1]);
+  measure(p.rails[1]);
+  EXPECT_EQ(reader(), &p.rails[0]);
+}
+
 TEST(Plan, RailThatReadsLess_DoesNotReadAllOfIt) {
   TinyPeer p(2);
   for (unsigned i : {0u, 1u}) p.rails[i].limits.get_limit = p.rails[i].limits.rdma_frag_size = kMi;

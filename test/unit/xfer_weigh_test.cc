@@ -140,6 +140,17 @@ TEST(Weigh, SecondPeerBeginsWithWhatThePortsMovedToTheFirst) {
   EXPECT_EQ(all.ports.guess(1, 2 * kMs).ns, 2 * kMs) << "a guess is no measurement";
 }
 
+/// READs that wait behind what goes the other way have a latency that makes 64 KiB cost as much as over a
+/// rail of a tenth of the rate.
+TEST(Weigh, LatencyHidesTheRateOfShortPieces_LongOnesAreCompared) {
+  Two t(0, 15);
+  t.rails[0].goodput.guess({159, 35 * kMs}, kMs);
+  t.weigh(3);
+  EXPECT_TRUE(t.peer.choice.uneven());
+  const Share s = t.peer.choice.share(t.rails[1], 1 << 20);
+  EXPECT_LT(s.rate * 5, s.best) << "and its piece of a MiB is short";
+}
+
 TEST(Weigh, NominalAndGivenWeightsStay_WhateverIsMeasured) {
   for (const Weights kind : {Weights::kNominal, Weights::kGiven}) {
     Weighing all{kind, {}};

@@ -145,7 +145,7 @@ bool reads_whole_alone(const Rail<P>& rail, uint64_t length) {
 /// One READ for all of a message whose RGET has keys of several rails. It takes the rail over which the
 /// header came while that keeps up: its READs end as fast as the processor posts them, so a second rail would
 /// not move them sooner, and its queues and a second piece would cost. Else the rail with the least in flight
-/// reads a short message, and a longer one is cut.
+/// reads a short message, or one of which nothing is known, and a longer one is cut.
 template <class P>
 class OnlyRead {
  public:
@@ -159,8 +159,8 @@ class OnlyRead {
     if (best_ && best_->state != rail.state) {
       if (best_->state == RailState::kUp) return false;  // the other one is suspect
     } else if (best_) {
-      const bool keeps = ahead_ && best_ == carrier_;
-      const bool takes = ahead_ && &rail == carrier_;
+      const bool keeps = ahead_ ? best_ == carrier_ : tries(*best_, rail);
+      const bool takes = ahead_ ? &rail == carrier_ : tries(rail, *best_);
       if (keeps || !(takes || choice_.sooner(rail, *best_, length_) ||
                      (&rail == carrier_ && !choice_.sooner(*best_, rail, length_))))
         return false;
@@ -171,6 +171,12 @@ class OnlyRead {
   Rail<P>* rail() const { return best_; }
 
  private:
+  /// Nothing is known of `rail`, and of the other one something: messages one at a time find both empty, and
+  /// would take the same one for ever, however slow it is.
+  bool tries(const Rail<P>& rail, const Rail<P>& other) const {
+    return rail.inflight_bytes == 0 && !choice_.proven(rail) && choice_.proven(other);
+  }
+
   const RailChoice<P>& choice_;
   const Rail<P>* carrier_;
   uint64_t length_;

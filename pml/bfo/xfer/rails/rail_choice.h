@@ -173,6 +173,11 @@ class RailChoice {
   /// When all rails were looked at last: something in flight had not ended then.
   void looked(uint64_t ns) { looked_ns_ = ns; }
   uint64_t looked_ns() const { return looked_ns_; }
+  /// Is anything known of what it moves, or does that not matter?
+  bool proven(const RailT& rail) const {
+    const Goodput& g = rail.goodput;
+    return fixed() || rail.late == 0 || g.known() || g.least() != 0;
+  }
   /// What `rail` moves, what the fastest does, and all: for the size of pieces of a message of which `left`
   /// bytes are to be moved; 0: that does not matter.
   Share share(const RailT& rail, uint64_t left = 0) const {
@@ -226,10 +231,6 @@ class RailChoice {
   static uint64_t backlog(const RailT& rail) { return uint64_t{rail.limits.weight} * 5 / 4; }
 
   using Cost = Goodput::Cost;
-  bool proven(const RailT& rail) const {
-    const Goodput& g = rail.goodput;
-    return fixed() || rail.late == 0 || g.known() || g.least() != 0;
-  }
   /// May it be slower than it counts?
   bool questioned(const RailT& rail) const {
     return against_ != 0 || (!uneven_ && rail.goodput.by_messages());
@@ -258,6 +259,7 @@ class RailChoice {
   bool take_advice(RailT* rail);
   Cost known_better(Cost own) const;
   bool differ();
+  bool far_apart(uint64_t bytes, unsigned tenths, RailT*& slow, RailT*& fast);
 
   uint8_t n_ = 0;        ///< rails in `usable_`
   uint8_t n_swift_ = 0;  ///< rails in `swift_`: at least one if there is any

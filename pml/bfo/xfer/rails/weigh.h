@@ -13,6 +13,8 @@ namespace bfo::xfer {
 
 /// What a piece of this size costs on each rail is compared.
 inline constexpr uint64_t kCompared = 65536;
+/// And of this size: READs that wait behind what goes the other way have a latency that hides the rate.
+inline constexpr uint64_t kComparedLong = 1 << 20;
 /// Rails are uneven from 1.3 times on, and even again below 1.2 times, after so many measurements in a row.
 inline constexpr unsigned kUnevenTenths = 13;
 inline constexpr unsigned kEvenTenths = 12;
@@ -73,6 +75,22 @@ typename RailChoice<P>::Cost RailChoice<P>::known_better(Cost own) const {
   return own;
 }
 
+/// Does a piece of so many bytes take that many tenths of what it takes over the fastest rail, over the
+/// slowest one? Both are set.
+template <class P>
+bool RailChoice<P>::far_apart(uint64_t bytes, unsigned tenths, RailT*& slow, RailT*& fast) {
+  uint64_t most = 0;
+  uint64_t least = UINT64_MAX;
+  for (unsigned i = 0; i < n_; ++i) {
+    const uint64_t ns = cost_now(*usable_[i]).ns(bytes);
+    if (ns < least) fast = usable_[i];
+    if (ns > most) slow = usable_[i];
+    least = std::min(least, ns);
+    most = std::max(most, ns);
+  }
+  return most * 10 > least * tenths;
+}
+
 /// Is the slowest rail so much slower than the fastest that this counts, or still does? What messages tell
 /// counts if all that were timed over the one took longer than over the other; when the last one did,
 /// `suspect_` is to be timed soon.
@@ -80,17 +98,10 @@ template <class P>
 bool RailChoice<P>::differ() {
   RailT* slow = usable_[0];
   RailT* fast = usable_[0];
-  uint64_t most = 0;
-  uint64_t least = UINT64_MAX;
-  for (unsigned i = 0; i < n_; ++i) {
-    const uint64_t ns = cost_now(*usable_[i]).ns(kCompared);
-    if (ns < least) fast = usable_[i];
-    if (ns > most) slow = usable_[i];
-    least = std::min(least, ns);
-    most = std::max(most, ns);
-  }
   suspect_ = nullptr;
-  if (most * 10 <= least * (uneven_ ? kEvenTenths : kUnevenTenths)) return false;
+  const unsigned tenths = uneven_ ? kEvenTenths : kUnevenTenths;
+  if (!far_apart(kCompared, tenths, slow, fast) && !far_apart(kComparedLong, tenths, slow, fast))
+    return false;
   if (uneven_ || fixed() || !(slow->goodput.by_messages() || fast->goodput.by_messages())) return true;
   if (slow->message_time.longer_than(fast->message_time)) return true;
   if (slow->message_time.last_longer_than(fast->message_time)) suspect_ = slow;
@@ -284,9 +295,10 @@ template <class P>
 /// may be a rate, while all pieces are of one size: a piece of another size shows that.
 template <class P>
 Share RailChoice<P>::uneven_share(const RailT& rail, uint64_t left) const {
-  const auto moves = [this](const RailT& r) {
+  const uint64_t bytes = std::clamp(left, kCompared, kComparedLong);
+  const auto moves = [this, bytes](const RailT& r) {
     const Cost c = cost_now(r);
-    return r.inflight_bytes == 0 ? c.rate_alone(kCompared) : c.rate;
+    return r.inflight_bytes == 0 ? c.rate_alone(bytes) : c.rate;
   };
   Share s{moves(rail), 1, 0, proven(rail), false, first_piece(rail)};
   for (unsigned i = 0; i < n_; ++i) {
