@@ -64,7 +64,7 @@ void send_answer(Fabric& fabric, QpEntry& qp, Wqe& wqe, uint32_t dst_port, AckSy
     uint64_t at = wqe.arrive_at != 0 ? wqe.arrive_at : fabric.now();
     PortEntry& dst = h.ports_table[dst_port];
     if (wqe.opcode == static_cast<uint8_t>(Opcode::kRead) && wqe.stage == WqeStage::kAnswered) {
-      at = occupy(dst.tx_free_ns, at, wqe.length, dst.rate.load());
+      at = occupy(tx_of(dst), at, wqe.length, dst.rate.load());
       note_coming(h.ports_table[qp.port_index], wqe.length, at, dst.rate.load());
     }
     at += dst.latency_ns.load() + delay;

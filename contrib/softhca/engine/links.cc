@@ -7,9 +7,16 @@
 
 namespace bfo::softhca {
 
-uint64_t occupy(std::atomic<uint64_t>& free_at, uint64_t earliest, uint64_t bytes, uint64_t rate) {
-  if (rate == 0) return earliest;
-  uint64_t busy = static_cast<uint64_t>(static_cast<__uint128_t>(bytes) * 1'000'000'000u / rate);
+namespace {
+
+constexpr uint64_t kPacket = 4096;  // bytes: the MTU
+constexpr uint64_t kSecond = 1'000'000'000;
+
+uint64_t time_of(uint64_t bytes, uint64_t rate) {
+  return static_cast<uint64_t>(static_cast<__uint128_t>(bytes) * kSecond / rate);
+}
+
+uint64_t reserve(std::atomic<uint64_t>& free_at, uint64_t earliest, uint64_t busy) {
   uint64_t at = free_at.load(std::memory_order_relaxed);
   uint64_t end;
   do {
@@ -18,13 +25,24 @@ uint64_t occupy(std::atomic<uint64_t>& free_at, uint64_t earliest, uint64_t byte
   return end;
 }
 
+}  // namespace
+
+uint64_t occupy(Wire wire, uint64_t earliest, uint64_t bytes, uint64_t rate) {
+  if (rate == 0) return earliest;
+  const uint64_t busy = time_of(bytes, rate);
+  const uint64_t end = reserve(wire.free_ns, earliest, busy);
+  if (bytes > kPacket) return end;
+  const uint64_t turn = std::min(end - busy - earliest, time_of(kPacket, rate));
+  return std::min(end, reserve(wire.packet_ns, earliest + turn, busy));
+}
+
 uint64_t take_links(Fabric& fabric, uint64_t bytes, PortEntry& src, uint32_t dst_port) {
-  uint64_t at = occupy(src.tx_free_ns, fabric.now(), bytes, src.rate.load());
+  uint64_t at = occupy(tx_of(src), fabric.now(), bytes, src.rate.load());
   if (dst_port != kNone) {
     PortEntry& dst = fabric.header().ports_table[dst_port];
     uint64_t rate = dst.rate.load();
     uint64_t busy = rate == 0 ? 0 : bytes * 1'000'000'000u / rate;
-    uint64_t in = occupy(dst.rx_free_ns, at > busy ? at - busy : 0, bytes, rate);
+    uint64_t in = occupy(rx_of(dst), at > busy ? at - busy : 0, bytes, rate);
     if (in > at) at = in;
   }
   return at + src.latency_ns.load();

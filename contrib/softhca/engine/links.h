@@ -13,8 +13,22 @@ inline bool port_is_up(Fabric& fabric, uint32_t index) {
          h.devices_table[index / kMaxPortsPerDevice].fatal.load(std::memory_order_relaxed) == 0;
 }
 
-/// Reserves `bytes` on a wire that is free from `free_at` on; returns when the last byte has left.
-uint64_t occupy(std::atomic<uint64_t>& free_at, uint64_t earliest, uint64_t bytes, uint64_t rate);
+/// One direction of a port's link: until when it is busy, and until when with messages of one packet.
+struct Wire {
+  std::atomic<uint64_t>& free_ns;
+  std::atomic<uint64_t>& packet_ns;
+};
+inline Wire tx_of(PortEntry& port) {
+  return {port.tx_free_ns, port.tx_packet_ns};
+}
+inline Wire rx_of(PortEntry& port) {
+  return {port.rx_free_ns, port.rx_packet_ns};
+}
+
+/// Reserves `bytes` on a wire, of one queue pair in one direction; returns when the last byte has left. Queue
+/// pairs take turns at a port by packets: what fits into one waits for one packet of others, and for others
+/// that are as short, not for all that is under way.
+uint64_t occupy(Wire wire, uint64_t earliest, uint64_t bytes, uint64_t rate);
 
 /// The time at which `bytes` that leave port `src` now are at `dst_port`; 0 = at once. Takes the time on both
 /// links. kNone = they are at no port.

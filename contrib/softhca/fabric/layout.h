@@ -17,7 +17,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 18;
+inline constexpr uint32_t kLayoutVersion = 19;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -99,8 +99,10 @@ struct alignas(64) PortEntry {
   std::atomic<uint64_t> latency_ns;  ///< one way
   std::atomic<uint64_t> speed;       ///< that its link reports, by pack() of link_speed.h
   std::atomic<uint64_t> up_at_ns;    ///< a port that is down comes back then; kNever = not by itself
-  alignas(64) std::atomic<uint64_t> tx_free_ns;  ///< the wire is busy until then
+  alignas(64) std::atomic<uint64_t> tx_free_ns;  ///< the wire is busy until then ..
   std::atomic<uint64_t> rx_free_ns;
+  std::atomic<uint64_t> tx_packet_ns;  ///< .. and with messages of one packet
+  std::atomic<uint64_t> rx_packet_ns;
   // ---- what a port counts as received while some port has a rate: also of messages that are on their way
   std::atomic<uint64_t> coming_bytes;   ///< that were sent to it
   std::atomic<uint64_t> coming_end_ns;  ///< when the last of them is there
