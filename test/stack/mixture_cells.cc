@@ -27,7 +27,7 @@ std::string bytes(uint64_t n) {
   return std::to_string(n);
 }
 
-constexpr uint64_t kLong[] = {64 * kKiB, 256 * kKiB, kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB};
+constexpr uint64_t kLong[] = {40 * kKiB, 64 * kKiB, 256 * kKiB, kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB};
 constexpr uint64_t kShort[] = {kKiB, 8 * kKiB};
 constexpr uint32_t kRatios[] = {1, 2, 3, 10, 100};
 constexpr uint32_t kWindows[] = {1, 4, 64};
@@ -229,6 +229,8 @@ std::vector<Cell> chosen_cells() {
   all.push_back(Cell{.rails = 4, .ratio = 1});
   all.push_back(Cell{.ratio = 10, .window = 1});
   all.push_back(Cell{.ratio = 10, .size = 64 * kKiB, .window = 1});
+  all.push_back(Cell{.ratio = 10, .size = 40 * kKiB, .window = 1});
+  all.push_back(Cell{.ratio = 10, .when = When::kStep, .size = 40 * kKiB, .window = 1});
   all.push_back(Cell{.ratio = 2, .when = When::kStep, .size = 256 * kKiB, .window = 1});
   all.push_back(
       Cell{.protocol = Protocol::kPut, .ratio = 10, .when = When::kStep, .size = 256 * kKiB, .window = 1});
