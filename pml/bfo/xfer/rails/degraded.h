@@ -209,7 +209,8 @@ inline Degraded::Word Degraded::look_for_low(uint64_t should, uint64_t least, ui
       relapses_ = 0;
     return Word::kNone;
   }
-  if (most * kLowTimes >= should || !seen) return Word::kNone;
+  if (most * kLowTimes >= should) return Word::kNone;
+  if (!seen) return Word::kNone;
   if (term.now_ns - low_ns_ > kRowBounds * term.bound_ns) low_ = 0;
   low_ns_ = term.now_ns;
   if (low_++ == 0) since_ns_ = term.from_ns;
