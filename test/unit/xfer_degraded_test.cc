@@ -343,9 +343,9 @@ TEST(Degraded, TermsThatProveNothing_DoNotCountAgainstTheRail) {
   EXPECT_FALSE(d.low());
 }
 
-/// A processor that moves the bytes itself (soft-RoCE) works on one rail after the other. So a short piece takes
-/// as long as the long ones beside it over the other rail, and looks slow when the process happened to look a
-/// moment before its end; of the others of its term nothing is known.
+/// A processor that moves the bytes itself (soft-RoCE) works on one rail after the other. So a short piece
+/// takes as long as the long ones beside it over the other rail, and looks slow when the process happened to
+/// look a moment before its end; of the others of its term nothing is known.
 TEST(Degraded, OneSampleOfATermIsKnown_ItDoesNotStandForTheOthers) {
   Degraded d;
   for (uint64_t t = kSecond; t < 60 * kSecond; t += kSecond / 4) {

@@ -99,9 +99,9 @@ struct alignas(64) PortEntry {
   std::atomic<uint64_t> latency_ns;  ///< one way
   std::atomic<uint64_t> speed;       ///< that its link reports, by pack() of link_speed.h
   std::atomic<uint64_t> up_at_ns;    ///< a port that is down comes back then; kNever = not by itself
-  alignas(64) std::atomic<uint64_t> tx_free_ns;  ///< the wire is busy until then ..
+  alignas(64) std::atomic<uint64_t> tx_free_ns;  ///< the wire is busy until then
   std::atomic<uint64_t> rx_free_ns;
-  std::atomic<uint64_t> tx_packet_ns;  ///< .. and with messages of one packet
+  std::atomic<uint64_t> tx_packet_ns;  ///< the same with messages of one packet only
   std::atomic<uint64_t> rx_packet_ns;
   // ---- what a port counts as received while some port has a rate: also of messages that are on their way
   std::atomic<uint64_t> coming_bytes;   ///< that were sent to it
