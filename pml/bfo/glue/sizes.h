@@ -38,7 +38,7 @@ inline constexpr Size kSizes[] = {
     {"peer with two rails", kPeer + 2 * kRail, 1664},
     // its last loss, once there was one
     {"rail that was lost, more", sizeof(FailoverEvent), 264},
-    {"rail that was measured, more", sizeof(xfer::Degraded), 112},
+    {"rail that was measured, more", sizeof(xfer::Degraded), 120},
     {"communicator", sizeof(Comm), 256},
     {"rank of a communicator", sizeof(void*), 8},
     // numbers of both directions and of the next looks, queues, a checkpoint for eight rails
