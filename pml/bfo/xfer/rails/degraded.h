@@ -10,7 +10,8 @@
 // one is not known of the begin of the next, if the rail was busy meanwhile, and their sum is. A term counts
 // against a rail when the most it can have moved is too little beside the least that another one moved; else
 // it proves nothing. So a process that was away, or looks seldom, says nothing wrong. Nor does a term of
-// which the process has seen less than half: what is known of a few of its samples is not known of the rest.
+// which the process has seen less than three quarters: what is known of a few of its samples is not known of
+// the rest.
 //
 // A piece also waits behind those of other peers over the same port. So a term in which the port of the rail
 // has moved mostly pieces of other peers, and about as much as the ports of its sisters, proves nothing: else
@@ -181,7 +182,7 @@ inline Degraded::Word Degraded::end_term(uint64_t others, bool keeps_up, const T
   if (samples_ < kSamples) return Word::kNone;  // they count in the next one
   const uint64_t least = at_least();
   const uint64_t most = at_most();
-  const bool seen = unseen_ns_ * 2 <= most_ns_;
+  const bool seen = unseen_ns_ * 4 <= most_ns_;
   const bool port_not_low = port_moves(ports, term.now_ns, kLowTimes);
   const bool port_well = port_moves(ports, term.now_ns, kWellTimes);
   in_ = in_ns_ * 2 >= most_ns_;
