@@ -38,6 +38,13 @@ struct Needy {
     third.port.remove(third.endpoint);
     third.port.close();
   }
+  /// `a` cannot make queue pairs any more, and has something to send to the third.
+  void lack() {
+    TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
+    refusal.device = w.a.hca;
+    w.fabric.refusals = {refusal};
+    ASSERT_EQ(engine::send(end, w.frag("first")), engine::Accepted::kQueued);
+  }
   void pass(uint64_t ms) {
     for (uint64_t i = 0; i < ms; ++i) {
       w.pass(1);
@@ -167,10 +174,7 @@ TEST(Shortage, BothSidesLackQueuePairs_TheyDoNotGiveBackBothRails) {
 TEST(Shortage, NobodyAboveKnowsTheRailYet_ItIsNotGivenBack) {
   Needy n;
   engine::rail_attach(n.w.a.endpoint, nullptr, nullptr);
-  TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
-  refusal.device = n.w.a.hca;
-  n.w.fabric.refusals = {refusal};
-  ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
+  n.lack();
   n.pass(20);
   EXPECT_EQ(n.w.a.count("down"), 0) << "its peer would not hear of it";
 }
@@ -179,10 +183,7 @@ TEST(Shortage, NobodyAboveKnowsTheRailYet_ItIsNotGivenBack) {
 /// as delivered.
 TEST(Shortage, RailIsGivenBack_WorkOfThePeerEndsInPeace) {
   Needy n;
-  TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
-  refusal.device = n.w.a.hca;
-  n.w.fabric.refusals = {refusal};
-  ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
+  n.lack();
   n.pass(20);
   ASSERT_EQ(n.w.a.last_event.cause, BFO_CAUSE_GIVEN_BACK);
   ASSERT_EQ(n.w.a.count("closed"), 0) << "its peer has not heard of it";
@@ -213,10 +214,7 @@ TEST(Shortage, RailIsGivenBack_WorkOfThePeerEndsInPeace) {
 /// The PML's word may be lost with the rail that carried it.
 TEST(Shortage, RailIsGivenBackAndNobodySaysSo_ThePeerIsTold) {
   Needy n;
-  TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
-  refusal.device = n.w.a.hca;
-  n.w.fabric.refusals = {refusal};
-  ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
+  n.lack();
   n.pass(20);
   ASSERT_EQ(n.w.a.count("down"), 1);
   EXPECT_EQ(n.w.b.count("down"), 0);
@@ -228,10 +226,7 @@ TEST(Shortage, RailIsGivenBackAndNobodySaysSo_ThePeerIsTold) {
 
 TEST(Shortage, RailIsGivenBackAndThePeerIsSilent_ItEndsAllTheSame) {
   Needy n;
-  TestFabric::Refusal refusal{"create_qp", 1, kForEver, ENOMEM};
-  refusal.device = n.w.a.hca;
-  n.w.fabric.refusals = {refusal};
-  ASSERT_EQ(engine::send(n.end, n.w.frag("first")), engine::Accepted::kQueued);
+  n.lack();
   n.pass(20);
   ASSERT_EQ(n.w.a.count("closed"), 0);
   n.w.fabric.drop_datagrams = 1 << 30;
