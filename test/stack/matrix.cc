@@ -22,14 +22,18 @@ using namespace bfo::stack;
 int usage() {
   std::fprintf(
       stderr,
-      "usage: matrix [--all|--few|--draw N] [--seed N] [--list] [--rate BYTES] [--known FILE] [--quiet]\n"
+      "usage: matrix [--all|--few|--crowded|--draw N] [--seed N] [--list] [--rate BYTES] [--known FILE] "
+      "[--quiet]\n"
       "              [PATTERN|CELL...]\n"
-      "Measures mixtures of rails in virtual time: a choice of them, all, a few, or N that are drawn. "
-      "PATTERN\n"
-      "chooses by name, as the shell matches file names; CELL is the name of any cell:\n"
+      "Measures mixtures of rails in virtual time: a choice of them, all, a few, crowded ones, or N that "
+      "are\n"
+      "drawn. PATTERN chooses by name, as the shell matches file names; CELL is the name of any cell:\n"
       "PROTOCOL.RAILS[-SLOW].RATIO.WHEN.SIZE.WINDOW.TRAFFIC[.CPU][.WEIGHTS]\n"
-      "(rails 3-0: three, and the first is the slow one, else the last; window w4: four messages are always\n"
-      "under way; b4: the next four begin when all four are there)\n"
+      "(rails 3-0: three, and the first is the slow one, else the last; size 8-4M: messages of 8 B to 4 "
+      "MiB;\n"
+      "window w4: four messages are always under way; o4: they leave it in their order; b4: the next four "
+      "begin\n"
+      "when all four are there)\n"
       "  --seed   of what is drawn (1)\n"
       "  --rate   of a good rail, bytes per second (1000000000)\n"
       "  --known  a file of lines PATTERN BOUND # WHY: these cells need not keep that bound\n"
@@ -102,7 +106,7 @@ void print_tally(const char* name, const Tally& t) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool all = false, few = false, list = false, quiet = false;
+  bool all = false, few = false, crowded = false, list = false, quiet = false;
   uint64_t rate = 1'000'000'000, draw = 0, seed = 1;
   std::vector<Cell> named;
   std::vector<std::string> patterns;
@@ -114,6 +118,8 @@ int main(int argc, char** argv) {
       all = true;
     } else if (a == "--few") {
       few = true;
+    } else if (a == "--crowded") {
+      crowded = true;
     } else if (a == "--list") {
       list = true;
     } else if (a == "--quiet") {
@@ -141,7 +147,11 @@ int main(int argc, char** argv) {
   uint64_t cells = 0;
   std::vector<Cell> choice;
   if (!patterns.empty() || named.empty())
-    choice = all ? all_cells() : few ? few_cells() : draw != 0 ? drawn_cells(seed, draw) : chosen_cells();
+    choice = all         ? all_cells()
+             : few       ? few_cells()
+             : crowded   ? crowded_cells()
+             : draw != 0 ? drawn_cells(seed, draw)
+                         : chosen_cells();
   const size_t by_name = choice.size();
   choice.insert(choice.end(), named.begin(), named.end());
   for (size_t i = 0; i < choice.size(); ++i) {
@@ -168,10 +178,11 @@ int main(int argc, char** argv) {
     if (quiet && f.best_kept && f.sum_kept && f.share_kept && f.word_kept) continue;
     std::printf(
         "cell name=%s MB/s=%.1f best=%.1f sum=%.1f of_best=%.3f of_sum=%.3f share=%.4f fair=%.4f whole=%.3f "
-        "words=%llu degraded=%llu recovered=%llu bounds=%s/%s/%s/%s\n",
+        "words=%llu degraded=%llu recovered=%llu losses=%llu bounds=%s/%s/%s/%s\n",
         name.c_str(), f.goodput / 1e6, f.best / 1e6, f.sum / 1e6, f.of_best, f.of_sum, f.share, f.fair,
         f.whole, static_cast<unsigned long long>(f.words), static_cast<unsigned long long>(f.degraded),
-        static_cast<unsigned long long>(f.recovered), best, sum, share, word);
+        static_cast<unsigned long long>(f.recovered), static_cast<unsigned long long>(f.losses), best, sum,
+        share, word);
     std::fflush(stdout);
   }
   if (list) return 0;

@@ -44,7 +44,8 @@ uint64_t length_of(const Cell& c, uint64_t rate) {
 void add_streams(const Cell& c, Scenario& s) {
   const auto length = static_cast<uint32_t>(c.size);
   const auto add = [&](uint32_t src, uint32_t dst) {
-    s.streams.push_back(Stream{src, dst, length, c.window, c.batch});
+    s.streams.push_back(
+        Stream{src, dst, length, c.window, c.batch, 0, c.ordered, static_cast<uint32_t>(c.least)});
   };
   switch (c.pattern) {
     case Pattern::kOne:
@@ -59,9 +60,13 @@ void add_streams(const Cell& c, Scenario& s) {
       for (uint32_t p = 0; p < 4; ++p) add(p, (p + 1) % 4);
       return;
     case Pattern::kAll:
-      for (uint32_t p = 0; p < 4; ++p)
-        for (uint32_t q = 0; q < 4; ++q)
+    case Pattern::kCrowd:
+      for (uint32_t p = 0; p < s.machine.procs; ++p)
+        for (uint32_t q = 0; q < s.machine.procs; ++q)
           if (p != q) add(p, q);
+      return;
+    case Pattern::kFan:
+      for (uint32_t p = 1; p < s.machine.procs; ++p) add(0, p);
       return;
   }
 }
@@ -134,6 +139,21 @@ std::vector<Interval> intervals_of(const Cell& c, uint64_t good, uint64_t slow) 
   return {};
 }
 
+uint32_t processes_of(Pattern p) {
+  switch (p) {
+    case Pattern::kOne:
+    case Pattern::kBoth:
+      return 2;
+    case Pattern::kRing:
+    case Pattern::kAll:
+      return 4;
+    case Pattern::kCrowd:
+    case Pattern::kFan:
+      return 8;
+  }
+  return 0;
+}
+
 }  // namespace
 
 /// Both ends of a rail may have pieces to measure: who reads, and who sends what cannot be read yet.
@@ -146,12 +166,17 @@ uint64_t ends_of(const Cell& c) {
       return 8;
     case Pattern::kAll:
       return 12;
+    case Pattern::kCrowd:
+      return 56;
+    case Pattern::kFan:
+      return 14;
   }
   return 0;
 }
 
 /// Is the odd rail called degraded as often as it should be?
 bool word_kept(const Cell& c, const Figures& f) {
+  if (f.losses != 0) return false;
   // A port that is as slow as it says moves what it should.
   const bool never =
       c.when == When::kLatency || (c.ratio != 0 && c.ratio <= 3) || c.weights == xfer::Weights::kNominal;
@@ -169,7 +194,7 @@ Scenario scenario_of(const Cell& c, uint64_t rate) {
   Scenario s;
   s.config = "mixture";
   Machine& m = s.machine;
-  m.procs = c.pattern == Pattern::kRing || c.pattern == Pattern::kAll ? 4 : 2;
+  m.procs = processes_of(c.pattern);
   m.rails = c.rails;
   m.use_get = c.protocol == Protocol::kRead;
   m.use_put = c.protocol == Protocol::kPut;
@@ -317,6 +342,7 @@ Figures Mixtures::measure(const Cell& c) {
   const std::vector<Sample> samples =
       run(s, all, ns_of(c.size * c.window * s.streams.size(), slow(c).rate), &result);
   f.words = result.words;
+  f.losses = result.failovers;
   f.degraded = result.degraded;
   f.recovered = result.recovered;
   f.word_kept = word_kept(c, f);

@@ -12,7 +12,8 @@
 //         rail that delays no message cannot move that much
 //  share  the rail that differs carries at most 1.3 times its fair part of the bytes
 //  word   a rail that is used and from some moment on moves a tenth of the others is called degraded,
-//         once by each end that measures it; one that is as fast, or moves a third, never is
+//         once by each end that measures it; one that is as fast, or moves a third, never is.
+//         And no rail is lost
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,14 @@ enum class Where : uint8_t {
   kPort,  // only process 0's
   kOut,   // .. and only what leaves there
 };
-enum class Pattern : uint8_t { kOne, kBoth, kRing, kAll };
+enum class Pattern : uint8_t {
+  kOne,
+  kBoth,
+  kRing,   // of four
+  kAll,    // of four
+  kCrowd,  // the same of eight
+  kFan,    // from one to the seven others
+};
 enum class Cpu : uint8_t {
   kFree,  // the rails are the limit
   kBusy,  // the processor is
@@ -56,8 +64,10 @@ struct Cell {
   Where where = Where::kRail;
   uint64_t wave_ns = 0;  // of kWave: half a period
   uint64_t size = 1 << 20;
+  uint64_t least = 0;  // messages have from so many bytes to `size`; 0: all have `size`
   uint32_t window = 4;
-  bool batch = false;  // of messages: the next begins when all of one are received
+  bool batch = false;    // of messages: the next begins when all of one are received
+  bool ordered = false;  // received messages leave the window in their order
   Pattern pattern = Pattern::kOne;
   Cpu cpu = Cpu::kFree;
   /// kNominal: the ports are as fast as they say. kGiven: they all say the same, and a list tells.
@@ -74,6 +84,9 @@ bool cell_of(const std::string& name, Cell* out);
 std::vector<Cell> all_cells();
 std::vector<Cell> chosen_cells();
 std::vector<Cell> few_cells();
+/// Many processes that meet at one port, and messages of all sizes. Slow rails show more: what is under way
+/// takes longer than the silence that makes a rail suspect.
+std::vector<Cell> crowded_cells();
 /// `n` that are drawn: ratios, sizes and windows between those of the others, and any rail is the slow one.
 std::vector<Cell> drawn_cells(uint64_t seed, uint64_t n);
 
@@ -91,6 +104,7 @@ struct Figures {
   uint64_t words = 0;  // events
   uint64_t degraded = 0;
   uint64_t recovered = 0;
+  uint64_t losses = 0;  // of rails, which are all well
   bool best_kept = true;
   bool sum_kept = true;
   bool share_kept = true;

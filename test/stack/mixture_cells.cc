@@ -17,7 +17,7 @@ constexpr uint64_t kMiB = 1 << 20;
 constexpr const char* kProtocols[] = {"read", "put", "copy", "eager"};
 constexpr const char* kWhen[] = {"start", "step", "ramp", "second", "latency", "wave"};
 constexpr const char* kWhere[] = {"", "-port", "-out"};
-constexpr const char* kPatterns[] = {"one", "both", "ring", "all"};
+constexpr const char* kPatterns[] = {"one", "both", "ring", "all", "crowd", "fan"};
 constexpr const char* kCpu[] = {"free", "busy", "away"};
 constexpr const char* kWeights[] = {"measured", "nominal", "given"};
 
@@ -81,6 +81,11 @@ bool read_size(const std::string& word, uint64_t* size) {
   *size *= unit == "M" ? kMiB : unit == "K" ? kKiB : 1;
   return *size != 0;
 }
+bool read_sizes(const std::string& word, Cell* c) {
+  const size_t dash = word.find('-');
+  if (dash == std::string::npos) return read_size(word, &c->size);
+  return read_size(word.substr(0, dash), &c->least) && read_size(word.substr(dash + 1), &c->size);
+}
 bool read_when(const std::string& word, Cell* c) {
   const std::string unit = "ms";
   const size_t digits = std::min(word.find_first_of("0123456789"), word.size());
@@ -105,7 +110,8 @@ std::string name_of(const Cell& c) {
   n += c.ratio == 0 ? std::string("mixed") : std::to_string(c.ratio) + ":1";
   n += std::string(".") + kWhen[static_cast<unsigned>(c.when)] + kWhere[static_cast<unsigned>(c.where)];
   if (c.when == When::kWave) n += std::to_string(c.wave_ns / kMs) + "ms";
-  n += "." + bytes(c.size) + (c.batch ? ".b" : ".w") + std::to_string(c.window);
+  n += "." + (c.least != 0 ? bytes(c.least) + "-" : "") + bytes(c.size);
+  n += (c.batch ? ".b" : c.ordered ? ".o" : ".w") + std::to_string(c.window);
   n += std::string(".") + kPatterns[static_cast<unsigned>(c.pattern)];
   if (c.cpu != Cpu::kFree) n += std::string(".") + kCpu[static_cast<unsigned>(c.cpu)];
   if (c.weights != xfer::Weights::kMeasured)
@@ -124,8 +130,9 @@ bool cell_of(const std::string& name, Cell* out) {
   if (words[2] != "mixed" && (!number(words[2], &used, &c.ratio) || words[2].substr(used) != ":1"))
     return false;
   if (words[2] == "mixed") c.ratio = 0;
-  if (!read_when(words[3], &c) || !read_size(words[4], &c.size)) return false;
+  if (!read_when(words[3], &c) || !read_sizes(words[4], &c)) return false;
   c.batch = words[5].front() == 'b';
+  c.ordered = words[5].front() == 'o';
   if (!number(words[5].substr(1), &used, &c.window) || c.window == 0) return false;
   if (!find_word(kPatterns, words[6], &c.pattern)) return false;
   for (size_t i = 7; i < words.size(); ++i)
@@ -270,7 +277,7 @@ std::vector<Cell> drawn_cells(uint64_t seed, uint64_t n) {
     if (dice.chance(30)) c.where = static_cast<Where>(dice.below(std::size(kWhere)));
     c.size = c.protocol == Protocol::kEager ? between(1, 12 * kKiB - 64) : between(16 * kKiB, 64 * kMiB);
     c.window = static_cast<uint32_t>(between(1, 64));
-    c.pattern = static_cast<Pattern>(dice.below(std::size(kPatterns)));
+    c.pattern = static_cast<Pattern>(dice.below(std::size(kAllPatterns)));
     c.batch = c.pattern == Pattern::kOne && c.window != 1 && dice.chance(30);
     if (dice.chance(10)) c.cpu = static_cast<Cpu>(dice.below(std::size(kCpu)));
     if (dice.chance(10)) c.weights = static_cast<xfer::Weights>(dice.below(std::size(kWeights)));
@@ -306,6 +313,25 @@ std::vector<Cell> few_cells() {
       Cell{.rails = 4, .ratio = 0},
       Cell{.ratio = 10, .weights = xfer::Weights::kNominal},
       Cell{.ratio = 10, .weights = xfer::Weights::kGiven},
+  };
+}
+
+std::vector<Cell> crowded_cells() {
+  const auto mixed = [](Cell c) {
+    c.least = 8;
+    c.ordered = true;
+    return c;
+  };
+  return {
+      mixed({.ratio = 10, .size = 4 * kMiB, .window = 16}),
+      mixed({.ratio = 10, .size = 4 * kMiB, .window = 16, .pattern = Pattern::kBoth}),
+      mixed({.ratio = 10, .size = 4 * kMiB, .pattern = Pattern::kAll}),
+      mixed({.ratio = 10, .size = 4 * kMiB, .pattern = Pattern::kAll, .cpu = Cpu::kAway}),
+      mixed({.ratio = 10, .size = kMiB, .pattern = Pattern::kCrowd, .cpu = Cpu::kAway}),
+      {.ratio = 10, .size = 100 * kKiB, .window = 1, .pattern = Pattern::kCrowd},
+      {.ratio = 10, .size = 100 * kKiB, .window = 1, .pattern = Pattern::kFan},
+      {.ratio = 10, .window = 1, .pattern = Pattern::kFan},
+      {.ratio = 2, .window = 1, .pattern = Pattern::kFan},
   };
 }
 

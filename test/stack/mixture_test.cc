@@ -20,6 +20,8 @@ void expect_named(const std::vector<Cell>& cells) {
     ASSERT_TRUE(cell_of(name, &again)) << name;
     EXPECT_EQ(name_of(again), name);
     EXPECT_EQ(again.size, c.size) << name;
+    EXPECT_EQ(again.least, c.least) << name;
+    EXPECT_EQ(again.ordered, c.ordered) << name;
     EXPECT_EQ(again.odd_rail(), c.odd_rail()) << name;
     EXPECT_EQ(again.wave_ns, c.wave_ns) << name;
     names.insert(name);
@@ -31,6 +33,7 @@ TEST(Mixture, EachCellHasANameThatMakesIt) {
   expect_named(all_cells());
   expect_named(chosen_cells());
   expect_named(few_cells());
+  expect_named(crowded_cells());
   expect_named(drawn_cells(1, 500));
 }
 
@@ -51,6 +54,8 @@ TEST(Mixture, WhatIsNoNameOfACellIsNone) {
                            "read.2.10:1.wave.1M.w4.one",
                            "read.2.10:1.start.64G.w4.one",
                            "read.2.10:1.start.0.w4.one",
+                           "read.2.10:1.start.0-4M.w4.one",
+                           "read.2.10:1.start.8-.w4.one",
                            "read.2.10:1.start.65536.w4.one",
                            "read.2.10:1.start.64K.x4.one",
                            "read.2.10:1.start.64K..one",

@@ -63,7 +63,7 @@ struct Fault {
   uint32_t n = 1;
 };
 
-/// Messages of one length from one process to another for a time (streams.h).
+/// Messages from one process to another for a time (streams.h).
 struct Stream {
   uint32_t src = 0;
   uint32_t dst = 0;
@@ -71,6 +71,8 @@ struct Stream {
   uint32_t window = 1;   // messages sent and not received
   bool batch = false;    // the next window begins when all of this one is received
   uint64_t from_ns = 0;  // nothing is sent before
+  bool ordered = false;  // a message that is received before an earlier one still counts to the window
+  uint32_t least = 0;    // bytes: messages have from there to `length`; 0: all have `length`
 };
 
 /// What the processor of a process does beside its work. Without it everything is done at once.

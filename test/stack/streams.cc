@@ -6,10 +6,29 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "test/stack/world.h"
 
 namespace bfo::stack {
+
+namespace {
+
+/// Message `number` of a stream has the same length at both ends: the logarithm is spread evenly.
+uint32_t length_of(const Stream& x, uint64_t number) {
+  if (x.least == 0) return x.length;
+  const double part = static_cast<double>(sim::mix(number + 1) >> 11) * 0x1p-53;
+  const double times = std::pow(static_cast<double>(x.length) / x.least, part);
+  return std::min(x.length, static_cast<uint32_t>(x.least * times));
+}
+
+void receive(StreamCounts& c, uint64_t number) {
+  ++c.received;
+  c.early.insert(number);
+  while (c.early.erase(c.in_order) != 0) ++c.in_order;
+}
+
+}  // namespace
 
 Streams::Streams(World& world, uint32_t process) : world_(world), process_(process) {
   const std::vector<Stream>& all = world.scenario.streams;
@@ -57,7 +76,8 @@ bool Streams::wanted(const Slot& s) const {
   const Stream& x = world_.scenario.streams[s.stream];
   if (world_.now() - world_.start_ns() < x.from_ns) return false;
   const bool begun = !x.batch || c.sent % x.window != 0 || c.sent == c.received;
-  return begun && c.sent - c.received < x.window && (!closed() || c.sent < c.posted);
+  return begun && c.sent - (x.ordered ? c.in_order : c.received) < x.window &&
+         (!closed() || c.sent < c.posted);
 }
 
 bool Streams::over() const {
@@ -89,13 +109,16 @@ void Streams::post(Slot& s, Engine& engine, EngineComm* comm) {
   b.active = true;
   ++b.use;
   s.landed = 0;
+  s.number = s.receives ? c.posted : c.sent;
+  s.length = length_of(x, s.number);
+  b.length = s.length;
   if (s.receives) {
     ++c.posted;
     xfer::RecvArgs<StackPort> args;
     args.comm = comm;
     args.src = world_.book.rank(0, x.src);
     args.tag = static_cast<int32_t>(s.stream);
-    args.capacity = x.length;
+    args.capacity = s.length;
     return engine.irecv(&s.recv, args);
   }
   ++c.sent;
@@ -104,12 +127,12 @@ void Streams::post(Slot& s, Engine& engine, EngineComm* comm) {
   args.comm = comm;
   args.dst = world_.book.rank(0, x.dst);
   args.tag = static_cast<int32_t>(s.stream);
-  args.length = x.length;
+  args.length = s.length;
   engine.isend(&s.send, args);
 }
 
 void Streams::count(Slot& s, uint64_t n) {
-  n = std::min(n, world_.scenario.streams[s.stream].length - s.landed);
+  n = std::min(n, s.length - s.landed);
   s.landed += n;
   bytes_ += n;
 }
@@ -142,11 +165,11 @@ void Streams::finish(SendRequest& r, Outcome outcome) {
 void Streams::finish(RecvRequest& r, const xfer::RecvStatus& status) {
   Slot& s = slot_of(r.buf);
   const Stream& x = world_.scenario.streams[s.stream];
-  if (status.outcome == Outcome::kOk && status.length != x.length)
+  if (status.outcome == Outcome::kOk && status.length != s.length)
     return world_.ctx.fail("P1: a message of stream %u has %llu bytes", s.stream,
                            static_cast<unsigned long long>(status.length));
-  count(s, x.length);
-  ++world_.streams[s.stream].received;
+  count(s, s.length);
+  receive(world_.streams[s.stream], s.number);
   done(s, r.buf, status.outcome);
   if (!world_.ctx.failed) world_.wake(x.src);
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <set>
 #include <vector>
 
 #include "test/stack/port.h"
@@ -19,9 +20,11 @@ class World;
 
 /// How far the streams of a run are, seen by both ends.
 struct StreamCounts {
-  uint64_t sent = 0;      // sends begun
-  uint64_t posted = 0;    // receives begun
-  uint64_t received = 0;  // receives done
+  uint64_t sent = 0;         // sends begun
+  uint64_t posted = 0;       // receives begun
+  uint64_t received = 0;     // receives done
+  uint64_t in_order = 0;     // .. of the first so many messages all are
+  std::set<uint64_t> early;  // .. and these
 };
 
 /// The streams of one process.
@@ -53,6 +56,8 @@ class Streams {
     RecvRequest recv;
     uint32_t stream = 0;
     bool receives = false;
+    uint64_t number = 0;  // of the message
+    uint32_t length = 0;
     uint64_t landed = 0;
   };
 

@@ -124,7 +124,7 @@ TEST(UnknownMessages, EachSenderHasItsAllowance) {
   EXPECT_TRUE(unknown.fits_instead(first, sizeof(Message) + 50, limit));
   unknown.uncount(first);
   first.size = 60;
-  core::RgetHdr elsewhere;
+  static core::RgetHdr elsewhere;  // on the stack it could be right behind the message
   store_elsewhere(first, elsewhere);
   unknown.count(first);
   EXPECT_EQ(peer.unknown_held, sizeof(Message) + 50 + 60);
@@ -189,7 +189,7 @@ TEST(UnknownMessages, MoreThan4GiB_AreCounted) {
   UnknownMessages<FakePort> unknown;
   Message m = message(1, 0, &rail, UINT32_MAX);
   m.room = UINT32_MAX - 1;
-  core::RgetHdr elsewhere;
+  static core::RgetHdr elsewhere;  // on the stack it could be right behind the message
   store_elsewhere(m, elsewhere);
   for (int i = 0; i < 3; ++i) unknown.count(m);
   EXPECT_EQ(peer.unknown_held, 3 * (sizeof(Message) + 2 * uint64_t{UINT32_MAX} - 1));

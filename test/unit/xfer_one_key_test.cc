@@ -311,5 +311,21 @@ TEST(OneKey, PreferredRailHasNoRoom_AllKeysGoOverTheOther) {
   end(w, m);
 }
 
+/// What this side suspects the peer may find well: it chooses. Which rail is slow it knows better.
+TEST(OneKey, SenderSuspectsARail_BothHaveAKey_UnlessThePeerSaidThatItIsTheSlowOne) {
+  World w(reads());
+  settle(w);
+  auto& rail = *w.rail(0, 1, 0);
+  xfer::RailEvent ev;
+  ev.name = rail.name;
+  w.engines[0]->on_rail_suspect(&rail, ev);
+  EXPECT_EQ(keys(w, 50000), 2u);
+  EXPECT_EQ(keys(w, 4 * kMebibyte), 2u);
+  w.engines[0]->on_rail_up(&rail, ev);
+  rail.peer->choice.follow(w.rail(0, 1, 1));
+  w.engines[0]->on_rail_suspect(&rail, ev);
+  EXPECT_EQ(keys(w, 50000), 1u);
+}
+
 }  // namespace
 }  // namespace bfo::test

@@ -347,6 +347,8 @@ std::vector<Transfer> granted(World& w, uint64_t mbits) {
   auto& peer = *w.rail(0, 1, 0)->peer;
   w.rail(0, 1, 0)->goodput.told(10'000, w.now);
   w.rail(0, 1, 1)->goodput.told(mbits, w.now);
+  // Grants are as long as usual.
+  for (int i = 0; i < 2 * xfer::Goodput::kYoung; ++i) w.rail(1, 0, i % 2)->goodput.grant_ended();
   for (int i = 0; i < 3; ++i) peer.choice.weigh();
   EXPECT_EQ(peer.choice.uneven(), mbits != 10'000);
   std::vector<Transfer> all;

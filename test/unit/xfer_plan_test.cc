@@ -281,7 +281,7 @@ TEST(Plan, SlowerRailTakesShorterPieces_ThatEndWithThoseOfTheFastest) {
 }
 
 TEST(Plan, FirstPieceOfARailIsShort) {
-  EXPECT_EQ(fair_piece(512 * kKi, Share{1, 1, 2, false}), kUncut);
+  EXPECT_EQ(fair_piece(512 * kKi, Share{1, 1, 2, false}), kTry);
   EXPECT_EQ(fair_piece(4096, Share{1, 1, 2, false}), 4096u);
 }
 
@@ -308,8 +308,8 @@ TEST(Plan, RestThatNoOtherRailWouldMoveSooner_IsOnePiece) {
     return next_read(m, rail, choice.share(rail, m.left));
   };
   const Moving m{.length = 128 * kKi, .left = 128 * kKi, .depth = 2, .rails = 2};
-  fast.goodput.told(8000, 1000);
-  slow.goodput.told(8000, 1000);
+  for (int i = 0; i < Goodput::kYoung; ++i)
+    for (auto* r : {&fast, &slow}) r->goodput.told(8000, 1000);
   for (int i = 0; i < 3; ++i) choice.weigh();
   EXPECT_EQ(read(fast, m), 64 * kKi) << "equal rails";
   slow.goodput.told(800, 1000);
@@ -361,27 +361,48 @@ TEST(Plan, RestInOnePiece_IsNoLongerThanTenMillisecondsOfASlowRail_NorTheFirstOn
   EXPECT_LE(next_piece(m, kMi, UINT64_MAX, unproven), kUncut);
 }
 
-/// A first window of many messages: none of them knows of the pieces of the others but by what is in flight.
-TEST(Plan, UnprovenRail_GetsShorterPieces_WhileManyMessagesUseIt) {
+/// The port of a new rail may be slow, or have the first pieces of many peers.
+TEST(Plan, PiecesOfANewRailAreShort_AndGrowWithEachThatWasMeasured) {
   TinyPeer p(2);
   RailChoice<TinyPort>& choice = p.peer.choice;
   Rail<TinyPort>& rail = p.rails[1];
   rail.limits.rdma_frag_size = kMi;
   rail.limits.get_limit = rail.limits.put_limit = UINT64_MAX;
   const Moving m{.length = 4 * kMi, .left = 4 * kMi, .depth = 2, .rails = 2};
-  EXPECT_EQ(next_read(m, rail, choice.share(rail)), kUncut);
-  rail.inflight_bytes = kUnproven - 1;
-  EXPECT_EQ(next_read(m, rail, choice.share(rail)), kUncut);
-  EXPECT_EQ(next_grant(m, rail, choice.share(rail)), kUncut);
-  rail.inflight_bytes = kUnproven;
   EXPECT_EQ(next_read(m, rail, choice.share(rail)), kTry);
   EXPECT_EQ(next_grant(m, rail, choice.share(rail)), kTry);
   const Moving shortest{.length = kUncut, .left = kUncut, .depth = 2, .rails = 2};
   EXPECT_EQ(next_read(shortest, rail, choice.share(rail)), kTry) << "also what is in two pieces anyway";
   const Moving brief{.length = 60 * kKi, .left = 60 * kKi, .depth = 2, .rails = 2};
   EXPECT_EQ(next_read(brief, rail, choice.share(rail)), 60 * kKi) << "but none that is never cut";
-  rail.late = 0;
-  EXPECT_EQ(next_read(m, rail, choice.share(rail)), 512 * kKi) << "it keeps up";
+  p.rails[0].goodput.told(10'000, 1000);
+  for (uint64_t n = 2 * kTry; n <= 256 * kKi; n *= 2) {
+    rail.goodput.told(10'000, 1000);
+    EXPECT_EQ(next_read(m, rail, choice.share(rail)), n);
+  }
+  rail.goodput.told(10'000, 1000);
+  EXPECT_EQ(next_read(m, rail, choice.share(rail)), 512 * kKi) << "as long as ever";
+  TinyPeer other(2);
+  other.rails[1].limits = rail.limits;
+  other.rails[1].late = 0;
+  EXPECT_EQ(next_read(m, other.rails[1], other.peer.choice.share(other.rails[1])), 512 * kKi)
+      << "it keeps up";
+}
+
+/// The other rail may be a hundred times as fast.
+TEST(Plan, SlowRail_GetsNoMoreThanTenMilliseconds_WhileNothingIsKnownOfAnotherOne) {
+  TinyPeer p(2);
+  RailChoice<TinyPort>& choice = p.peer.choice;
+  Rail<TinyPort>& rail = p.rails[1];
+  rail.limits.rdma_frag_size = kMi;
+  rail.limits.get_limit = UINT64_MAX;
+  const Moving m{.length = 4 * kMi, .left = 4 * kMi, .depth = 2, .rails = 2};
+  for (int i = 0; i < Goodput::kYoung; ++i) rail.goodput.told(80, 1000);
+  EXPECT_LE(next_read(m, rail, choice.share(rail)), most_in_time(80));
+  for (int i = 0; i < Goodput::kYoung; ++i) rail.goodput.told(8, 1000);
+  EXPECT_EQ(next_read(m, rail, choice.share(rail)), kTry) << "not shorter";
+  for (int i = 0; i < Goodput::kYoung; ++i) p.rails[0].goodput.told(8, 1000);
+  EXPECT_EQ(next_read(m, rail, choice.share(rail)), 512 * kKi) << "both are slow";
 }
 
 // ---- keys and grants
@@ -418,11 +439,13 @@ TEST(Plan, FirstGrantsOfARailAreShort) {
     p.rails[i].late = kLate;
   }
   const Moving m{.length = 4 * kMi, .left = 4 * kMi, .depth = 2, .rails = 2};
-  EXPECT_EQ(next_grant(m, p.rails[1], choice.share(p.rails[1])), 64 * kKi);
+  EXPECT_EQ(next_grant(m, p.rails[1], choice.share(p.rails[1])), kTry);
   p.rails[1].goodput.grant_ended();
+  EXPECT_EQ(next_grant(m, p.rails[1], choice.share(p.rails[1])), 2 * kTry) << "longer with each that ends";
+  for (int i = 1; i < Goodput::kYoung; ++i) p.rails[1].goodput.grant_ended();
   EXPECT_EQ(next_grant(m, p.rails[1], choice.share(p.rails[1])), 512 * kKi)
       << "it is as fast as the other one";
-  EXPECT_EQ(next_grant(m, p.rails[0], choice.share(p.rails[0])), 64 * kKi) << "nothing is known of that";
+  EXPECT_EQ(next_grant(m, p.rails[0], choice.share(p.rails[0])), kTry) << "nothing is known of that";
   p.rails[0].limits.failover = false;
   EXPECT_EQ(next_grant(m, p.rails[0], choice.share(p.rails[0])), 512 * kKi)
       << "its BTL does not say what ends";

@@ -60,7 +60,7 @@ struct Offer {
     if (reader) [[likely]] {
       if (open_with_one_key(e, r, h, *reader)) [[likely]]
         return true;
-      if (p.choice.size() == 1) {
+      if (p.choice.size() == 1 && !p.choice.leaves_out()) {
         refused = h.n_keys != 0;
         return false;
       }
@@ -115,17 +115,20 @@ struct Offer {
     unsigned exposed = 0;
     unsigned n = 0;
     const size_t fit = entries_that_fit(carrier.limits, core::rget_size(0u), sizeof h.keys[0]);
-    for (unsigned k = 0; k < p.choice.size() && n < fit; ++k) {
-      const Rail<P>& rail = p.choice[k];
-      if (!can_get(rail, x.length)) continue;
+    const auto offer = [&](const Rail<P>& rail) {
+      if (n >= fit || !can_get(rail, x.length)) return;
       // a rail without a connection name is known by where the header arrives
-      if (rail.name.conn == 0 && &rail != &carrier) continue;
+      if (rail.name.conn == 0 && &rail != &carrier) return;
       if (!Registering<P>::registered_for(e, r, rail) ||
           !Registering<P>::key_of(e, x.rndv->reg, rail, h.keys[n]))
-        continue;
+        return;
       ++n;
       exposed |= 1u << rail.index;
-    }
+    };
+    for (unsigned k = 0; k < p.choice.size(); ++k) offer(p.choice[k]);
+    // What this side suspects the peer may find well, and faster than the others: it chooses.
+    for (unsigned k = 0; k < p.n_rails && p.choice.leaves_out(); ++k)
+      if (p.rails[k].state == RailState::kSuspect && !p.choice.has(&p.rails[k])) offer(p.rails[k]);
     h.n_keys = static_cast<uint8_t>(n);
     return exposed;
   }

@@ -51,20 +51,16 @@ constexpr uint64_t equal_piece(uint64_t length, unsigned rails, uint64_t usual, 
   return std::min(longest, std::max(kLeast, n));
 }
 
-/// What a rail moves at most in one piece, when it is slower than others: 10 ms of it.
-constexpr uint64_t most_in_time(uint64_t mbits) {
-  return mbits * 1250;
-}
-
 /// The piece of a rail that moves `share.rate` where the fastest takes `n`: they end together. Rails that
 /// move the same take the same. The first ones on a rail are short, of a message of `length` bytes that may
 /// be cut.
 constexpr uint64_t fair_piece(uint64_t n, const Share& share, uint64_t length = UINT64_MAX) {
   constexpr uint64_t kAlign = 4096;
   constexpr uint64_t kLeast = 16384;
-  if (!share.proven && length >= kUncut && n > share.first) {
-    const uint64_t parts = n / share.first + (n % share.first != 0);
-    n = std::min(share.first, (n / parts + kAlign - 1) / kAlign * kAlign);
+  const uint64_t longest = share.proven ? share.longest : kTry;
+  if (length >= kUncut && n > longest) {
+    const uint64_t parts = n / longest + (n % longest != 0);
+    n = std::min(longest, (n / parts + kAlign - 1) / kAlign * kAlign);
   }
   if (share.rate == share.best) return n;
   const uint64_t fair = n / share.best * share.rate + n % share.best * share.rate / share.best;
@@ -88,7 +84,7 @@ struct Moving {
 /// delay it, a further piece costs this process time and saves none.
 constexpr bool rest_is_one(const Moving& m, uint64_t usual, const Share& share) {
   const bool short_enough = share.rate == share.best || m.left <= most_in_time(share.rate);
-  return share.alone && share.proven && short_enough && m.left <= usual &&
+  return share.alone && share.proven && short_enough && m.left <= std::min(usual, share.longest) &&
          m.bytes_out + m.left <= at_risk(m.length);
 }
 
@@ -156,8 +152,8 @@ class OnlyRead {
   /// Is `rail` the best one until now?
   bool prefers(Rail<P>& rail) {
     if (length_ > usual_read(rail)) return false;
-    if (best_ && best_->state != rail.state) {
-      if (best_->state == RailState::kUp) return false;  // the other one is suspect
+    if (best_ && choice_.has(best_) != choice_.has(&rail)) {
+      if (choice_.has(best_)) return false;  // the other one is suspect
     } else if (best_) {
       const bool keeps = ahead_ ? best_ == carrier_ : tries(*best_, rail);
       const bool takes = ahead_ ? &rail == carrier_ : tries(rail, *best_);
@@ -188,7 +184,7 @@ class OnlyRead {
 /// may share the message among. A header that goes again offers all.
 template <class P>
 Rail<P>* reader_of(const RailChoice<P>& choice, uint64_t length, bool again) {
-  if (length > kMaxResent || again) return nullptr;
+  if (length > kMaxResent || again || choice.leaves_out()) return nullptr;
   return choice.keeps_up() || choice.size() == 1 ? choice.preferred() : nullptr;
 }
 
@@ -200,6 +196,7 @@ Rail<P>* reader_of(const RailChoice<P>& choice, uint64_t length, bool again) {
 template <class P>
 uint64_t next_grant(const Moving& m, const Rail<P>& rail, Share share) {
   share.proven = share.proven || m.rails <= 1 || !rail.limits.failover || rail.goodput.grant_has_ended();
+  if (m.rails <= 1 || !rail.limits.failover) share.longest = UINT64_MAX;
   const uint64_t usual = usual_grant(rail);
   return fair_piece(equal_piece(m.length, m.rails, usual, m.depth), share, m.length);
 }
@@ -217,6 +214,7 @@ Rail<P>* grants_whole(RailChoice<P>& choice, uint64_t length) {
 template <class P>
 uint64_t next_frag(const Rail<P>& rail, uint64_t most, Share share) {
   share.proven = true;  // no FRAG is long
+  share.longest = UINT64_MAX;
   return std::min(most, fair_piece(rail.limits.max_send_size - sizeof(core::FragHdr), share));
 }
 

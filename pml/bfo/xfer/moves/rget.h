@@ -110,7 +110,7 @@ struct Rget {
       const core::RailKey* key = nullptr;
       Rail<P>* best = nullptr;
       bool any = false;
-      bool up = false;  // there is a key of a rail that is not suspect, and has not refused
+      bool chosen = false;  // there is a key of a rail that is to be used, and has not refused
       const unsigned start = p.choice.take_turn();  // equal loads: take them in turn
       for (unsigned k = 0; k < x.rndv->n_keys; ++k) {
         const unsigned i = (start + k) % x.rndv->n_keys;
@@ -119,9 +119,9 @@ struct Rget {
         if (!rail) continue;
         any = true;
         if (refused & (1u << rail->index)) continue;
-        if (const bool is_up = rail->state == RailState::kUp; is_up != up) {
-          if (up) continue;
-          up = true;
+        if (const bool is_chosen = p.choice.has(rail); is_chosen != chosen) {
+          if (chosen) continue;
+          chosen = true;
           best = nullptr;
         }
         if (!best || p.choice.sooner(*rail, *best, planned(e, r, *rail))) {

@@ -18,7 +18,10 @@ namespace bfo::xfer {
 
 class Goodput {
  public:
-  static constexpr uint64_t kMbitNs = 8000;  ///< nanoseconds that a byte takes at 1 Mbit/s
+  /// Samples: until then a faster one counts at once, and pieces are shorter than usual.
+  static constexpr uint8_t kYoung = 5;
+  static constexpr uint64_t kFirstPiece = 16384;  ///< bytes
+  static constexpr uint64_t kMbitNs = 8000;       ///< nanoseconds that a byte takes at 1 Mbit/s
   /// Mbit/s of that many bytes in that time, at least 1.
   static uint64_t rate_of(uint64_t bytes, uint64_t ns) {
     return std::clamp<uint64_t>(bytes * kMbitNs / std::max<uint64_t>(ns, 1), 1, UINT32_MAX);
@@ -107,7 +110,10 @@ class Goodput {
     if (bytes_ == 0) behind_ = Behind::kTimed;
   }
   /// A grant has ended, of which the time is not known here.
-  void grant_ended() { grant_ended_ = true; }
+  void grant_ended() {
+    grant_ended_ = true;
+    if (samples_ < kYoung) ++samples_;
+  }
   bool grant_has_ended() const { return grant_ended_; }
   /// Mbit/s that it is known to move; 0: nothing is known.
   uint64_t moves() const { return rate_; }
@@ -123,6 +129,7 @@ class Goodput {
     only_alone_ = false;
     by_messages_ = false;
     told_ = true;
+    if (samples_ < kYoung) ++samples_;
   }
   /// It was not measured, but others over its port were, at `ns`: it counts like them until it is.
   void guess(Cost cost, uint64_t ns) {
@@ -132,6 +139,7 @@ class Goodput {
     guessed_ = true;
     only_alone_ = false;
     by_messages_ = false;
+    if (samples_ < kGuessed) samples_ = kGuessed;
   }
   /// Is what is known of it of its own pieces, or of the peer's?
   bool own() const { return known() && !guessed_; }
@@ -144,6 +152,10 @@ class Goodput {
   bool forgotten(uint64_t piece_ns, uint64_t now_ns) const {
     return try_again_ || (now_ns > last_ns_ && now_ns - last_ns_ > (piece_ns << try_after_));
   }
+  /// Bytes of its next piece at most: each sample doubles them. The first ones are short, because the rail
+  /// may move a hundredth of the others; and one that stood behind long pieces of others in the queue of a
+  /// port says very little.
+  uint64_t longest_piece() const { return samples_ < kYoung ? kFirstPiece << samples_ : UINT64_MAX; }
   /// Was it ever measured, or guessed?
   bool known() const { return rate_ != 0; }
   /// Is what is known of it only how long single short pieces took, their latency included? They took no
@@ -184,6 +196,7 @@ class Goodput {
     kLook      ///< the same, until the next look: it may all have been found by one
   };
   static constexpr uint64_t kNever = UINT64_MAX;
+  static constexpr uint8_t kGuessed = 2;        ///< what others measured stands for so many samples
   static constexpr uint64_t kLateTimes = 4;     ///< a piece is late after so many times its cost
   static constexpr uint8_t kTryAfter = 5;       ///< log2 of the pieces, at first
   static constexpr uint8_t kTryAfterMost = 8;   ///< and at most
@@ -227,6 +240,7 @@ class Goodput {
   bool together_ : 1 = false;     ///< grants were sent since the rail was empty
   bool by_messages_ : 1 = false;  ///< what was timed last was a message
   bool only_alone_ : 1 = false;   ///< `rate_` has the latency of short pieces in it
+  uint8_t samples_ : 3 = 0;       ///< at most kYoung
 };
 
 inline bool Goodput::ended(uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, uint32_t look,
@@ -311,6 +325,7 @@ inline bool Goodput::close(uint64_t next, uint64_t next_posted_ns) {
   gap_before_ = gap_ns_;
   to_ = 0;
   told_ = false;
+  if (samples_ < kYoung) ++samples_;
   if (guessed_) test_guess(least, took + began_earlier);
   if (only_alone_ && !one) {  // better than all before
     only_alone_ = false;
@@ -326,6 +341,10 @@ inline bool Goodput::close(uint64_t next, uint64_t next_posted_ns) {
   if (!known()) {
     only_alone_ = one && took <= kSlackNs;
     return learn_rate(std::max<uint64_t>(slowest, only_alone_ ? least_ : 0));
+  }
+  if (rate_ < slowest && samples_ < kYoung) {
+    rate_ = static_cast<uint32_t>(slowest);
+    return true;
   }
   if (rate_ < slowest) return raised_ || raise(slowest);
   if (one) {

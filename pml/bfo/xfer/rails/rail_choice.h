@@ -22,11 +22,12 @@ namespace bfo::xfer {
 /// Messages below are one piece: a second rail would save less time than a second piece costs.
 inline constexpr uint64_t kUncut = 65536;
 /// A rail that is tried gets so much of a longer one.
-inline constexpr uint64_t kTry = 16384;
-/// So much may be under way over a rail of which nothing has ended yet, of all messages together, before
-/// their pieces there become as short as tries: a rail of a hundredth of the rate must not get a whole first
-/// window.
-inline constexpr uint64_t kUnproven = 2 * kUncut;
+inline constexpr uint64_t kTry = Goodput::kFirstPiece;
+
+/// What a rail moves at most in one piece, when it is slower than others, or may be: 10 ms of it.
+constexpr uint64_t most_in_time(uint64_t mbits) {
+  return mbits * 1250;
+}
 
 /// What one rail moves, the fastest, and all, in the same unit.
 struct Share {
@@ -36,7 +37,7 @@ struct Share {
   bool proven =
       true;  ///< false: nothing of it has ended yet, so that it may be much slower than it is said to be
   bool alone = false;  ///< no other rail would have moved a piece before this one has moved all that is left
-  uint64_t first = kUncut;  ///< bytes: pieces of a rail that is not proven are no longer
+  uint64_t longest = UINT64_MAX;  ///< bytes of a piece, of a message that can be cut
 };
 
 /// What all choices of a process have in common.
@@ -51,6 +52,8 @@ class RailChoice {
   using RailT = Rail<P>;
 
   bool empty() const { return n_ == 0; }
+  /// Is a suspect rail connected that is not used while others are, and that may be faster than they are?
+  bool leaves_out() const { return left_out_; }
   unsigned size() const { return n_; }
   RailT& operator[](unsigned i) const { return *usable_[i]; }
   bool has(const RailT* rail) const {
@@ -182,7 +185,7 @@ class RailChoice {
   /// bytes are to be moved; 0: that does not matter.
   Share share(const RailT& rail, uint64_t left = 0) const {
     if (!uneven_) [[likely]]
-      return {1, 1, n_, proven(rail) && !(questioned(rail) && seems_slow(rail)), false, first_piece(rail)};
+      return {1, 1, n_, proven(rail) && !(questioned(rail) && seems_slow(rail)), false, longest(rail)};
     return uneven_share(rail, left);
   }
   /// Index of the rail that lightest() and READs consider first: equal loads take them in turn.
@@ -215,6 +218,7 @@ class RailChoice {
  private:
   static constexpr uint32_t kBackoff = 64;      ///< messages that are spread after a refusal
   static constexpr uint32_t kAhead = 4;         ///< longer eager messages that a sender may always be ahead
+  static constexpr uint8_t kInARow = 3;         ///< measurements that make rails uneven, or even
   static constexpr uint8_t kSampleEvery = 128;  ///< one of so many messages that are not short is timed
   /// Then one of so many, while a rail was not measured, or what was measured last is against `uneven_`.
   static constexpr uint8_t kSampleSoon = 8;
@@ -231,14 +235,27 @@ class RailChoice {
   static uint64_t backlog(const RailT& rail) { return uint64_t{rail.limits.weight} * 5 / 4; }
 
   using Cost = Goodput::Cost;
+  /// Bytes of its next piece at most. What is slow must not get much while another rail may be much faster.
+  uint64_t longest(const RailT& rail) const {
+    if (rail.late == 0 || fixed()) return UINT64_MAX;
+    const uint64_t most = rail.goodput.longest_piece();
+    const uint64_t in_time = most_in_time(rail.goodput.moves());
+    return in_time == 0 || in_time >= most || all_proven() ? most : std::max(in_time, kTry);
+  }
+  bool all_proven() const {
+    for (unsigned i = 0; i < n_; ++i)
+      if (!proven(*usable_[i])) return false;
+    return true;
+  }
   /// May it be slower than it counts?
   bool questioned(const RailT& rail) const {
     return against_ != 0 || (!uneven_ && rail.goodput.by_messages());
   }
   bool seems_slow(const RailT& rail) const;
-  static uint64_t first_piece(const RailT& rail) { return rail.inflight_bytes < kUnproven ? kUncut : kTry; }
   Share uneven_share(const RailT& rail, uint64_t left) const;
   bool ends_first(const RailT& rail, uint64_t bytes) const;
+  bool much_faster(const RailT& rail) const;
+  bool seen_slower(const RailT& rail) const;
   Estimate estimate(const RailT& rail) const;
   Cost cost_now(const RailT& rail) const {
     const Cost c = estimate(rail).cost;
@@ -282,16 +299,21 @@ class RailChoice {
   uint32_t backoff_ = 0;        ///< messages that are spread before the default is preferred again
   uint32_t ahead_ = 0;          ///< bytes of longer eager messages since the peer sent one
   bool measured_ = false;       ///< any rail was: there is a `best_`
+  bool was_uneven_ = false;     ///< the last time that several rails were weighed
+  bool left_out_ = false;       ///< a suspect rail is not in `usable_`, and may be faster
   uint8_t short_soon_ = 1;      ///< short messages that are to be timed soon
   uint64_t short_from_ns_ = 0;  ///< when one was to be timed last
   uint64_t short_gap_ns_ = 0;   ///< from one message to the next since the one before that; 0: not known
-  bool behind_ = false;  ///< `timed_` carries a message that is behind others: another one is to follow
+  bool behind_ = false;       ///< `timed_` carries a message that is behind others: another one is to follow
+  uint8_t n_up_ = 0;          ///< the first of `usable_`: the others are suspect, and much faster
+  uint8_t fast_ = kMaxRails;  ///< index of the rail that the peer found fast last; kMaxRails: none
   RailT* usable_[kMaxRails] = {};
   /// indexes in `usable_` of the ones that carry short messages: all of them, or the fastest
   uint8_t swift_[kMaxRails] = {};
 };
 
-/// Usable rails: those that are up; else suspect ones; else one that is being connected, or can be (H18).
+/// Usable rails: those that are up, and suspect ones that are worth waiting for; else suspect ones; else one
+/// that is being connected, or can be (H18). What is known of rails that stay holds.
 template <class P>
 void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
   n_ = 0;
@@ -300,16 +322,26 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
     for (unsigned i = 0; i < n; ++i)
       if (rails[i].state == want) usable_[n_++] = &rails[i];
   }
+  n_up_ = n_;
+  left_out_ = false;
+  for (unsigned i = 0; i < n && n_ != 0 && usable_[0]->state == RailState::kUp; ++i) {
+    if (rails[i].state != RailState::kSuspect) continue;
+    if (much_faster(rails[i]))
+      usable_[n_++] = &rails[i];
+    else if (!seen_slower(rails[i]))
+      left_out_ = true;
+  }
   if (n_ == 0) {
     for (const RailState want : {RailState::kConnecting, RailState::kIdle}) {
       for (unsigned i = 0; i < n && n_ == 0; ++i)
         if (rails[i].state == want) usable_[n_++] = &rails[i];
     }
+    n_up_ = n_;
   }
   backoff_ = 0;
   keeps_up_ = false;
   uneven_ = false;
-  against_ = 0;
+  against_ = was_uneven_ ? kInARow - 1 : against_ == 0 ? 0 : against_ - 1;  // weigh() counts again
   suspect_ = nullptr;
   until_sample_ = std::min(until_sample_, kSampleSoon);
   news_ = 0;

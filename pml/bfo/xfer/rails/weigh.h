@@ -15,10 +15,9 @@ namespace bfo::xfer {
 inline constexpr uint64_t kCompared = 65536;
 /// And of this size: READs that wait behind what goes the other way have a latency that hides the rate.
 inline constexpr uint64_t kComparedLong = 1 << 20;
-/// Rails are uneven from 1.3 times on, and even again below 1.2 times, after so many measurements in a row.
+/// Rails are uneven from 1.3 times on, and even again below 1.2 times, after kInARow measurements in a row.
 inline constexpr unsigned kUnevenTenths = 13;
 inline constexpr unsigned kEvenTenths = 12;
-inline constexpr uint8_t kInARow = 3;
 /// A rail that takes so many times as long by the first of them gets short pieces until then.
 inline constexpr unsigned kSeemsSlowTimes = 4;
 
@@ -148,27 +147,29 @@ template <class P>
     uneven_ = now;
     against_ = 0;
   }
+  was_uneven_ = uneven_;
   if (against_ != 0 || suspect_) until_sample_ = std::min(until_sample_, kSampleSoon);
   choose_swift();
 }
 
 /// Short messages cost latency: they take the rails that are within the factor of the fastest, or, while
-/// rails count as even, those that do not seem to be slow.
+/// rails count as even, those that do not seem to be slow. Suspect rails carry none while others are up.
 template <class P>
 void RailChoice<P>::choose_swift() {
   n_swift_ = 0;
   uint64_t least = UINT64_MAX;
-  for (unsigned i = 0; uneven_ && i < n_; ++i) least = std::min(least, cost_now(*usable_[i]).ns(kCompared));
+  for (unsigned i = 0; uneven_ && i < n_up_; ++i)
+    least = std::min(least, cost_now(*usable_[i]).ns(kCompared));
   const auto slow = [&](const RailT& r) {
     if (uneven_) return cost_now(r).ns(kCompared) * 10 > least * kUnevenTenths;
     return questioned(r) && seems_slow(r);
   };
-  for (unsigned i = 0; i < n_; ++i)
+  for (unsigned i = 0; i < n_up_; ++i)
     if (!slow(*usable_[i])) swift_[n_swift_++] = static_cast<uint8_t>(i);
   // Messages say this of one, and pieces of all others.
-  for (unsigned i = 0; n_swift_ == 0 && i < n_; ++i) swift_[i] = static_cast<uint8_t>(i);
-  if (n_swift_ == 0) n_swift_ = n_;
-  for (unsigned i = 0; !uneven_ && !fixed() && advised_ && i < n_; ++i) {
+  for (unsigned i = 0; n_swift_ == 0 && i < n_up_; ++i) swift_[i] = static_cast<uint8_t>(i);
+  if (n_swift_ == 0) n_swift_ = n_up_;
+  for (unsigned i = 0; !uneven_ && !fixed() && advised_ && i < n_up_; ++i) {
     if (usable_[i] != advised_) continue;
     swift_[0] = static_cast<uint8_t>(i);
     n_swift_ = 1;
@@ -268,9 +269,33 @@ template <class P>
 [[gnu::cold]] bool RailChoice<P>::take_advice(RailT* rail) {
   if (rail && !has(rail)) return false;
   advised_ = rail;
+  fast_ = rail ? rail->index : kMaxRails;
   if (fixed()) return false;
   choose_swift();
   return true;
+}
+
+/// Is the suspect `rail` so much faster than all that are up that its silence is more likely to end than they
+/// are to move as much? What it holds grows old meanwhile, and it counts as slower with each look. While
+/// rails do not count as uneven yet, it has to be much faster.
+template <class P>
+[[gnu::cold]] bool RailChoice<P>::much_faster(const RailT& rail) const {
+  const unsigned tenths = was_uneven_ ? kUnevenTenths : 10 * kSeemsSlowTimes;
+  const auto ns = [this](const RailT& r) { return estimate(r).cost.ns(kComparedLong); };
+  for (unsigned i = 0; i < n_up_; ++i)
+    if (ns(*usable_[i]) * 10 <= ns(rail) * tenths) return false;
+  return true;
+}
+
+/// Is one that is up known to be faster than the suspect `rail`, by what the peer says or this side measured?
+template <class P>
+[[gnu::cold]] bool RailChoice<P>::seen_slower(const RailT& rail) const {
+  for (unsigned i = 0; i < n_up_; ++i)
+    if (usable_[i]->index == fast_) return true;
+  const auto ns = [this](const RailT& r) { return estimate(r).cost.ns(kComparedLong); };
+  for (unsigned i = 0; was_uneven_ && i < n_up_; ++i)
+    if (ns(rail) * 10 > ns(*usable_[i]) * kUnevenTenths) return true;
+  return false;
 }
 
 /// What others have measured three times in a row counts at once.
@@ -300,7 +325,7 @@ Share RailChoice<P>::uneven_share(const RailT& rail, uint64_t left) const {
     const Cost c = cost_now(r);
     return r.inflight_bytes == 0 ? c.rate_alone(bytes) : c.rate;
   };
-  Share s{moves(rail), 1, 0, proven(rail), false, first_piece(rail)};
+  Share s{moves(rail), 1, 0, proven(rail), false, longest(rail)};
   for (unsigned i = 0; i < n_; ++i) {
     const uint64_t rate = moves(*usable_[i]);
     s.best = std::max(s.best, rate);
