@@ -126,7 +126,7 @@ struct Offer {
       exposed |= 1u << rail.index;
     };
     for (unsigned k = 0; k < p.choice.size(); ++k) offer(p.choice[k]);
-    // What this side suspects the peer may find well, and faster than the others: it chooses.
+    // What this side suspects the peer has found faster than the others: it chooses.
     for (unsigned k = 0; k < p.n_rails && p.choice.leaves_out(); ++k)
       if (p.rails[k].state == RailState::kSuspect && !p.choice.has(&p.rails[k])) offer(p.rails[k]);
     h.n_keys = static_cast<uint8_t>(n);

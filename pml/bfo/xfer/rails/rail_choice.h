@@ -52,7 +52,7 @@ class RailChoice {
   using RailT = Rail<P>;
 
   bool empty() const { return n_ == 0; }
-  /// Is a suspect rail connected that is not used while others are, and that may be faster than they are?
+  /// Is a suspect rail connected that is not used while others are, though the peer found it faster?
   bool leaves_out() const { return left_out_; }
   unsigned size() const { return n_; }
   RailT& operator[](unsigned i) const { return *usable_[i]; }
@@ -255,7 +255,6 @@ class RailChoice {
   Share uneven_share(const RailT& rail, uint64_t left) const;
   bool ends_first(const RailT& rail, uint64_t bytes) const;
   bool much_faster(const RailT& rail) const;
-  bool seen_slower(const RailT& rail) const;
   Estimate estimate(const RailT& rail) const;
   Cost cost_now(const RailT& rail) const {
     const Cost c = estimate(rail).cost;
@@ -300,7 +299,7 @@ class RailChoice {
   uint32_t ahead_ = 0;          ///< bytes of longer eager messages since the peer sent one
   bool measured_ = false;       ///< any rail was: there is a `best_`
   bool was_uneven_ = false;     ///< the last time that several rails were weighed
-  bool left_out_ = false;       ///< a suspect rail is not in `usable_`, and may be faster
+  bool left_out_ = false;       ///< the rail that the peer found fast is suspect, and not in `usable_`
   uint8_t short_soon_ = 1;      ///< short messages that are to be timed soon
   uint64_t short_from_ns_ = 0;  ///< when one was to be timed last
   uint64_t short_gap_ns_ = 0;   ///< from one message to the next since the one before that; 0: not known
@@ -328,7 +327,7 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
     if (rails[i].state != RailState::kSuspect) continue;
     if (much_faster(rails[i]))
       usable_[n_++] = &rails[i];
-    else if (!seen_slower(rails[i]))
+    else if (rails[i].index == fast_)
       left_out_ = true;
   }
   if (n_ == 0) {

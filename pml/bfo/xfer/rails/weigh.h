@@ -287,17 +287,6 @@ template <class P>
   return true;
 }
 
-/// Is one that is up known to be faster than the suspect `rail`, by what the peer says or this side measured?
-template <class P>
-[[gnu::cold]] bool RailChoice<P>::seen_slower(const RailT& rail) const {
-  for (unsigned i = 0; i < n_up_; ++i)
-    if (usable_[i]->index == fast_) return true;
-  const auto ns = [this](const RailT& r) { return estimate(r).cost.ns(kComparedLong); };
-  for (unsigned i = 0; was_uneven_ && i < n_up_; ++i)
-    if (ns(rail) * 10 > ns(*usable_[i]) * kUnevenTenths) return true;
-  return false;
-}
-
 /// What others have measured three times in a row counts at once.
 template <class P>
 [[gnu::cold]] void RailChoice<P>::consult(uint64_t now_ns) {
