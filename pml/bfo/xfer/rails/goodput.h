@@ -152,10 +152,11 @@ class Goodput {
   bool forgotten(uint64_t piece_ns, uint64_t now_ns) const {
     return try_again_ || (now_ns > last_ns_ && now_ns - last_ns_ > (piece_ns << try_after_));
   }
-  /// Bytes of its next piece at most: each sample doubles them. The first ones are short, because the rail
-  /// may move a hundredth of the others; and one that stood behind long pieces of others in the queue of a
-  /// port says very little.
-  uint64_t longest_piece() const { return samples_ < kYoung ? kFirstPiece << samples_ : UINT64_MAX; }
+  /// Mbit/s that it is known to move by few samples, at least; 0: nothing is known of it. UINT64_MAX: by
+  /// enough.
+  uint64_t little_known() const {
+    return samples_ >= kYoung ? UINT64_MAX : samples_ == 0 ? 0 : std::max(rate_, least_);
+  }
   /// Was it ever measured, or guessed?
   bool known() const { return rate_ != 0; }
   /// Is what is known of it only how long single short pieces took, their latency included? They took no
@@ -384,7 +385,8 @@ inline bool Goodput::raise(uint64_t sample) {
 }
 
 inline bool Goodput::learn_latency(uint64_t sample) {
-  latency_ns_ = static_cast<uint32_t>((latency_ns_ + std::min<uint64_t>(sample, UINT32_MAX / 2)) / 2);
+  const auto ns = static_cast<uint32_t>(std::min<uint64_t>(sample, UINT32_MAX));
+  latency_ns_ = ns <= latency_ns_ ? ns : latency_ns_ + (ns - latency_ns_ + 3) / 4;
   return true;
 }
 

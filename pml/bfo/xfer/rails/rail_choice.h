@@ -29,6 +29,9 @@ constexpr uint64_t most_in_time(uint64_t mbits) {
   return mbits * 1250;
 }
 
+/// No rail wants longer pieces than this of a message that several share, by default.
+inline constexpr uint64_t kLongest = 1 << 20;
+
 /// What one rail moves, the fastest, and all, in the same unit.
 struct Share {
   uint64_t rate = 1;
@@ -235,12 +238,15 @@ class RailChoice {
   static uint64_t backlog(const RailT& rail) { return uint64_t{rail.limits.weight} * 5 / 4; }
 
   using Cost = Goodput::Cost;
-  /// Bytes of its next piece at most. What is slow must not get much while another rail may be much faster.
+  /// Bytes of its next piece at most, until enough of it were measured. The first one is short, because the
+  /// rail may move a hundredth of the others; and one that stood behind long pieces of others in the queue of
+  /// a port says very little. What is slow must not get much either while another rail may be much faster.
   uint64_t longest(const RailT& rail) const {
     if (rail.late == 0 || fixed()) return UINT64_MAX;
-    const uint64_t most = rail.goodput.longest_piece();
+    const uint64_t moves = rail.goodput.little_known();
+    if (moves != UINT64_MAX) return std::max(most_in_time(moves), kTry);
     const uint64_t in_time = most_in_time(rail.goodput.moves());
-    return in_time == 0 || in_time >= most || all_proven() ? most : std::max(in_time, kTry);
+    return in_time == 0 || in_time >= kLongest || all_proven() ? UINT64_MAX : std::max(in_time, kTry);
   }
   bool all_proven() const {
     for (unsigned i = 0; i < n_; ++i)
