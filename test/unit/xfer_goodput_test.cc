@@ -138,6 +138,34 @@ TEST(Goodput, RailThatWasIdleMeanwhile_IsKnownToMoveAtLeastThat) {
   EXPECT_EQ(g.least(), kPiece * 8000 / (2 * kMs));
 }
 
+/// The first pieces are short, and one that stood behind long ones of others took many times as long.
+TEST(Goodput, FasterOneOfTheFirstSamples_CountsAtOnce) {
+  for (const bool first : {true, false}) {
+    Goodput g;
+    if (!first) Wire(80).move(g, 4 * Goodput::kYoung, 1);
+    Wire(8).move(g, 2, 2);
+    Wire(8000).move(g, 8, 4);
+    if (first)
+      expect_near(g.cost().rate, 8000, 10, "of the first");
+    else
+      EXPECT_LT(g.cost().rate, 800u) << "of a rail that is known it has to prove it";
+  }
+}
+
+TEST(Goodput, LatencyFallsAtOnce_AndRisesSlowly) {
+  Goodput g;
+  Wire wire(800);
+  wire.move(g, 40, 4);
+  wire.latency = 80 * kMs;
+  wire.move(g, 1, 1);
+  EXPECT_LE(g.cost().latency_ns, 21 * kMs) << "it may have waited for others";
+  wire.move(g, 12, 1);
+  expect_near(g.cost().latency_ns, 80 * kMs, 10, "all of them do");
+  wire.latency = 0;
+  wire.move(g, 2, 1);
+  EXPECT_EQ(g.cost().latency_ns, 0u);
+}
+
 TEST(Goodput, LatencyIsNotTakenForARate) {
   Goodput g;
   Wire wire(8000);

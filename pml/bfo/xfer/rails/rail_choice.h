@@ -346,7 +346,8 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
   backoff_ = 0;
   keeps_up_ = false;
   uneven_ = false;
-  against_ = was_uneven_ ? kInARow - 1 : against_ == 0 ? 0 : against_ - 1;  // weigh() counts again
+  // weigh() counts again
+  against_ = was_uneven_ ? kInARow - 1 : against_ == 0 ? 0 : against_ - 1;
   suspect_ = nullptr;
   until_sample_ = std::min(until_sample_, kSampleSoon);
   news_ = 0;
