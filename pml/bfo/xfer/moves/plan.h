@@ -152,8 +152,8 @@ class OnlyRead {
   /// Is `rail` the best one until now?
   bool prefers(Rail<P>& rail) {
     if (length_ > usual_read(rail)) return false;
-    if (best_ && choice_.has(best_) != choice_.has(&rail)) {
-      if (choice_.has(best_)) return false;  // the other one is suspect
+    if (best_ && choice_.uses(*best_) != choice_.uses(rail)) {
+      if (choice_.uses(*best_)) return false;  // the other one is suspect
     } else if (best_) {
       const bool keeps = ahead_ ? best_ == carrier_ : tries(*best_, rail);
       const bool takes = ahead_ ? &rail == carrier_ : tries(rail, *best_);

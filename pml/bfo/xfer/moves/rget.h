@@ -119,7 +119,7 @@ struct Rget {
         if (!rail) continue;
         any = true;
         if (refused & (1u << rail->index)) continue;
-        if (const bool is_chosen = p.choice.has(rail); is_chosen != chosen) {
+        if (const bool is_chosen = p.choice.uses(*rail); is_chosen != chosen) {
           if (chosen) continue;
           chosen = true;
           best = nullptr;

@@ -64,6 +64,8 @@ class RailChoice {
     for (unsigned i = 0; i < n_; ++i) there = there || usable_[i] == rail;
     return there;
   }
+  /// The same of a rail that is connected.
+  bool uses(const RailT& rail) const { return rail.state == RailState::kUp || has(&rail); }
   /// The rail of short messages; nullptr: none, or it refused one, or they have to wait.
   RailT* preferred() const { return preferred_; }
 
