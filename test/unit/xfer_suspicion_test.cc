@@ -80,7 +80,6 @@ TEST(Suspicion, RailThatThePeerFoundFast_IsMissed) {
   s.become(0, RailState::kSuspect);
   EXPECT_TRUE(s.peer.choice.leaves_out());
   s.become(0, RailState::kUp);
-  s.peer.choice.follow(&s.rails[0]);
   s.peer.choice.follow(nullptr);
   s.become(0, RailState::kSuspect);
   EXPECT_FALSE(s.peer.choice.leaves_out()) << "they are even again";

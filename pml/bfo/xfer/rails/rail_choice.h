@@ -212,7 +212,7 @@ class RailChoice {
   /// The peer measures the rails, and finds them uneven: it says that `rail` is a fast one; nullptr: they are
   /// even. True: the rail of short messages is to be chosen anew (order.h).
   bool follow(RailT* rail) {
-    if (rail == advised_) [[likely]]
+    if (rail == advised_ && (rail || fast_ == kMaxRails)) [[likely]]
       return false;
     return take_advice(rail);
   }
