@@ -332,6 +332,12 @@ std::vector<Cell> crowded_cells() {
       {.ratio = 10, .size = 100 * kKiB, .window = 1, .pattern = Pattern::kFan},
       {.ratio = 10, .window = 1, .pattern = Pattern::kFan},
       {.ratio = 2, .window = 1, .pattern = Pattern::kFan},
+      {.protocol = Protocol::kPut, .ratio = 10, .size = 100 * kKiB, .pattern = Pattern::kCrowd},
+      {.protocol = Protocol::kPut, .ratio = 10, .size = 64 * kKiB, .pattern = Pattern::kCrowd},
+      {.protocol = Protocol::kCopy, .ratio = 10, .size = 256 * kKiB, .window = 1, .pattern = Pattern::kFan},
+      {.protocol = Protocol::kCopy, .ratio = 10, .size = 256 * kKiB, .pattern = Pattern::kCrowd},
+      {.protocol = Protocol::kEager, .ratio = 10, .size = 8 * kKiB, .window = 1, .pattern = Pattern::kFan},
+      {.protocol = Protocol::kEager, .ratio = 10, .size = 8 * kKiB, .pattern = Pattern::kCrowd},
   };
 }
 

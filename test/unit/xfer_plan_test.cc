@@ -423,12 +423,16 @@ TEST(Plan, KeysThatAnRgetOffers) {
 TEST(Plan, FragOfASlowerRailIsShort_SoThatItEndsWithThoseOfTheFastest) {
   TinyPeer p(1);
   p.rails[0].limits.max_send_size = 64 * kKi + sizeof(core::FragHdr);
-  EXPECT_EQ(next_frag(p.rails[0], kMi, Share{1, 1, 2}), 64 * kKi) << "what it takes";
-  EXPECT_EQ(next_frag(p.rails[0], kMi, Share{1, 1, 2, false}), 64 * kKi) << "the first one, too";
-  EXPECT_EQ(next_frag(p.rails[0], 5000, Share{1, 1, 2}), 5000u) << "the rest";
-  EXPECT_EQ(next_frag(p.rails[0], kMi, Share{8000, 8000, 8080}), 64 * kKi);
-  EXPECT_EQ(next_frag(p.rails[0], kMi, Share{4000, 8000, 12000}), 32 * kKi);
-  EXPECT_EQ(next_frag(p.rails[0], kMi, Share{80, 8000, 8080}), 16 * kKi) << "not shorter";
+  EXPECT_EQ(next_frag(p.rails[0], kMi, 2, Share{1, 1, 2}), 64 * kKi) << "what it takes";
+  EXPECT_EQ(next_frag(p.rails[0], kMi, 2, Share{1, 1, 2, false}), 16 * kKi) << "it may be slow";
+  EXPECT_EQ(next_frag(p.rails[0], kMi, 1, Share{1, 1, 1, false}), 64 * kKi) << "there is no other one";
+  EXPECT_EQ(next_frag(p.rails[0], kMi, 2, Share{1, 1, 2, true, false, 20 * kKi}), 16 * kKi)
+      << "little is known";
+  EXPECT_EQ(next_frag(p.rails[0], kMi, 1, Share{1, 1, 1, true, false, 20 * kKi}), 64 * kKi);
+  EXPECT_EQ(next_frag(p.rails[0], 5000, 2, Share{1, 1, 2}), 5000u) << "the rest";
+  EXPECT_EQ(next_frag(p.rails[0], kMi, 2, Share{8000, 8000, 8080}), 64 * kKi);
+  EXPECT_EQ(next_frag(p.rails[0], kMi, 2, Share{4000, 8000, 12000}), 32 * kKi);
+  EXPECT_EQ(next_frag(p.rails[0], kMi, 2, Share{80, 8000, 8080}), 16 * kKi) << "not shorter";
 }
 
 /// A grant cannot be taken back: until one has ended on a rail they are short.

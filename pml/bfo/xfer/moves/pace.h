@@ -82,6 +82,7 @@ class Pace {
   void granted(Rail<P>& rail, uint64_t bytes) {
     if (rail.peer->choice.size() < 2) return rail.goodput.skipped();
     const uint64_t now = port_.now_ns();
+    rail.peer->choice.tries(rail, now);
     rail.goodput.granted(bytes, now, rail.inflight_bytes);
     watch(rail, bytes, now, kWatchNs);
   }
@@ -189,6 +190,7 @@ template <class P>
 template <class P>
 uint64_t Pace<P>::begin_timed(Rail<P>& rail, uint64_t bytes, bool alone, uint64_t ahead, uint64_t watch_ns) {
   const uint64_t now = port_.now_ns();
+  rail.peer->choice.tries(rail, now);
   rail.goodput.posted(bytes, now, alone, ahead);
   watch(rail, bytes, now, watch_ns);
   return now;
@@ -254,8 +256,8 @@ template <class P>
   const uint64_t now = x.posted_ns > kUntimed ? port_.now_ns() : 0;
   if (!in_time)
     keeps_up_no_more(*x.rail);
-  else if (x.rail->late != 0 && now != 0 && soon(*x.rail, x.length, now - x.posted_ns))
-    --x.rail->late;
+  else if (x.rail->late != 0 && now != 0 && soon(*x.rail, x.length, now - x.posted_ns) && --x.rail->late == 0)
+    x.rail->peer->choice.reconsider();
   if (now != 0) measure(*x.rail, x.length, x.posted_ns, now, Way::kIn);
 }
 

@@ -170,7 +170,8 @@ class OnlyRead {
   /// Nothing is known of `rail`, and of the other one something: messages one at a time find both empty, and
   /// would take the same one for ever, however slow it is.
   bool tries(const Rail<P>& rail, const Rail<P>& other) const {
-    return rail.inflight_bytes == 0 && !choice_.proven(rail) && choice_.proven(other);
+    return rail.inflight_bytes == 0 && !choice_.proven(rail) && choice_.proven(other) &&
+           !choice_.withheld(rail, other);
   }
 
   const RailChoice<P>& choice_;
@@ -209,12 +210,12 @@ Rail<P>* grants_whole(RailChoice<P>& choice, uint64_t length) {
   return rail && length <= usual_grant(*rail) ? rail : nullptr;
 }
 
-/// Bytes of the next FRAG over `rail`, of at most `most`: what the rail takes, or less of one that is slower
-/// than others, so that they end together.
+/// Bytes of the next FRAG over `rail`, one of so many, of at most `most`: what the rail takes, or less of one
+/// that is slower than others, so that they end together, or may be.
 template <class P>
-uint64_t next_frag(const Rail<P>& rail, uint64_t most, Share share) {
-  share.proven = true;  // no FRAG is long
-  share.longest = UINT64_MAX;
+uint64_t next_frag(const Rail<P>& rail, uint64_t most, unsigned rails, Share share) {
+  share.proven = share.proven || rails <= 1;
+  if (rails <= 1) share.longest = UINT64_MAX;
   return std::min(most, fair_piece(rail.limits.max_send_size - sizeof(core::FragHdr), share));
 }
 

@@ -67,7 +67,7 @@ struct RndvCopy {
       // A data type that cannot be cut inside an element yields nothing for a short range: ask for at least a
       // whole element. The receiver drops what it has already.
       const uint64_t ask = want.size() < kMinSegment ? kMinSegment : want.size();
-      size_t n = next_frag(*rail, std::min(ask, x.length - want.begin), share);
+      size_t n = next_frag(*rail, std::min(ask, x.length - want.begin), p.choice.size(), share);
       if (e.base_.config.trace_plans) [[unlikely]]
         trace_plan(e.base_, p, PlanTrace::What::kFrag,
                    Moving{.length = x.length, .left = want.size(), .pieces_out = x.rndv->in_flight}, rail, n);

@@ -35,6 +35,16 @@ class PortModels {
   }
   /// All of these until now, to and from all peers of this process.
   uint64_t carried(unsigned port) const { return port < kMaxRails ? carried_[port] : 0; }
+  /// A piece goes out over `rail`, of which nothing is known, and whose port is `port`.
+  void tries(unsigned port, const void* rail, uint64_t now_ns) {
+    if (port < kMaxRails) trials_[port] = {rail, now_ns};
+  }
+  /// Has another rail over `port` tried it lately, so that what it moves will be known soon?
+  bool tried(unsigned port, const void* rail, uint64_t now_ns) const {
+    if (port >= kMaxRails) return false;
+    const Trial& t = trials_[port];
+    return t.by && t.by != rail && now_ns < t.ns + kTrialNs;
+  }
   /// The port is another one than before: it was away, or its speed has changed.
   void forget(unsigned port) {
     if (port < kMaxRails) ports_[port] = One{};
@@ -50,6 +60,7 @@ class PortModels {
  private:
   /// Whoever is as fast as the port can be says so more often, while it moves anything.
   static constexpr uint64_t kStaleNs = 1'000'000'000;
+  static constexpr uint64_t kTrialNs = 100'000'000;  ///< then another one tries, whatever became of it
   static constexpr uint64_t kForgottenNs = 10'000'000'000;
   static constexpr uint64_t kPiece = 65536;  ///< costs of it are compared
   static constexpr unsigned kNewsTenths = 13;
@@ -61,9 +72,14 @@ class PortModels {
     uint64_t told_ns = 0;  ///< cost of a piece when it was news
     uint64_t shown = 0;
   };
+  struct Trial {
+    const void* by = nullptr;
+    uint64_t ns = 0;
+  };
   const One* at(unsigned port) const { return port < kMaxRails ? &ports_[port] : nullptr; }
 
   One ports_[kMaxRails];
+  Trial trials_[kMaxRails];
   uint64_t carried_[kMaxRails] = {};
   uint32_t news_ = 0;
 };

@@ -47,6 +47,7 @@ struct Share {
 struct Weighing {
   Weights weights = Weights::kMeasured;
   PortModels ports;
+  uint32_t choices = 0;  ///< peers that this process has or had
 };
 
 template <class P>
@@ -72,7 +73,10 @@ class RailChoice {
   /// Chooses the preferred rail by default_preferred(). The same on both sides.
   void set_key(uint64_t key) { key_ = key; }
   /// It outlives this one.
-  void set_weighing(Weighing& w) { weighing_ = &w; }
+  void set_weighing(Weighing& w) {
+    weighing_ = &w;
+    ++w.choices;
+  }
   void rebuild(RailSet<P>& rails, unsigned n);
   /// No rail is used any more.
   void clear() {
@@ -139,8 +143,11 @@ class RailChoice {
       if (usable_[swift_[i]] == &rail) return true;
     return false;
   }
-  /// Would `a` have moved `bytes` more before `b`?
+  /// Would `a` have moved `bytes` more before `b`? What may be slower than it counts has to wait, if the
+  /// other one may not.
   bool sooner(const RailT& a, const RailT& b, uint64_t bytes) const {
+    if (doubted_) [[unlikely]]
+      return sooner_in_doubt(a, b, bytes);
     return uneven_ ? end_ns(a, bytes) < end_ns(b, bytes) : lighter(a, b);
   }
 
@@ -161,6 +168,13 @@ class RailChoice {
     if (weighing_ && rail.goodput.own())
       weighing_->ports.measured(rail.limits.port, &rail, rail.goodput.cost(), now_ns);
   }
+  /// A piece goes out over `rail`. If nothing is known of it, it tries its port for the rails of other peers.
+  void tries(const RailT& rail, uint64_t now_ns);
+  /// Is nothing known of `rail`, but soon, because the rail of another peer tries its port? Not while `other`
+  /// keeps up: its pieces are not timed, and nothing would tell that the trial has taken too long.
+  bool withheld(const RailT& rail, const RailT& other) const;
+  /// A rail keeps up again.
+  void reconsider() { doubted_ = n_ > 1 && (against_ != 0 || (!measured_ && !all_proven())); }
   /// `rail` has moved so many timed bytes more.
   void carries(const RailT& rail, uint64_t bytes) {
     if (weighing_) weighing_->ports.carries(rail.limits.port, bytes);
@@ -227,6 +241,10 @@ class RailChoice {
   static constexpr uint8_t kSampleEvery = 128;  ///< one of so many messages that are not short is timed
   /// Then one of so many, while a rail was not measured, or what was measured last is against `uneven_`.
   static constexpr uint8_t kSampleSoon = 8;
+  /// Then one of so many, while nothing is known of a rail, if there are many peers: what each of them sends
+  /// over a slow port until then waits for what the others do.
+  static constexpr uint8_t kSampleFirst = 2;
+  static constexpr uint32_t kManyPeers = 4;
   /// One of so many messages to the peer is timed if it is short. Odd: who sends in pairs sends all kinds.
   static constexpr uint32_t kShortEvery = 251;
   /// Then one of so many, while too few of a rail were timed, and for a few after one that took another time
@@ -260,6 +278,8 @@ class RailChoice {
     return against_ != 0 || (!uneven_ && rail.goodput.by_messages());
   }
   bool seems_slow(const RailT& rail) const;
+  uint8_t first_sample() const;
+  bool sooner_in_doubt(const RailT& a, const RailT& b, uint64_t bytes) const;
   Share uneven_share(const RailT& rail, uint64_t left) const;
   bool ends_first(const RailT& rail, uint64_t bytes) const;
   bool much_faster(const RailT& rail) const;
@@ -312,6 +332,7 @@ class RailChoice {
   uint64_t short_from_ns_ = 0;  ///< when one was to be timed last
   uint64_t short_gap_ns_ = 0;   ///< from one message to the next since the one before that; 0: not known
   bool behind_ = false;       ///< `timed_` carries a message that is behind others: another one is to follow
+  bool doubted_ = false;      ///< a rail may be slower than it counts: sooner_in_doubt()
   uint8_t n_up_ = 0;          ///< the first of `usable_`: the others are suspect, and much faster
   uint8_t fast_ = kMaxRails;  ///< index of the rail that the peer found fast last; kMaxRails: none
   RailT* usable_[kMaxRails] = {};
@@ -351,12 +372,13 @@ void RailChoice<P>::rebuild(RailSet<P>& rails, unsigned n) {
   // weigh() counts again
   against_ = was_uneven_ ? kInARow - 1 : against_ == 0 ? 0 : against_ - 1;
   suspect_ = nullptr;
-  until_sample_ = std::min(until_sample_, kSampleSoon);
+  until_sample_ = std::min(until_sample_, first_sample());
   news_ = 0;
   advised_ = nullptr;
   nearer_ = nullptr;
   sampled();
   choose_swift();
+  reconsider();
   if (n_ > 1) weigh();
 }
 

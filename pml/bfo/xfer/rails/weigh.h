@@ -126,10 +126,33 @@ template <class P>
 }
 
 template <class P>
+void RailChoice<P>::tries(const RailT& rail, uint64_t now_ns) {
+  if (weighing_ && !proven(rail)) [[unlikely]]
+    weighing_->ports.tries(rail.limits.port, &rail, now_ns);
+}
+
+template <class P>
+[[gnu::cold]] bool RailChoice<P>::withheld(const RailT& rail, const RailT& other) const {
+  return weighing_ && other.late != 0 && rail.inflight_bytes == 0 && !proven(rail) &&
+         weighing_->ports.tried(rail.limits.port, &rail, looked_ns_);
+}
+
+/// While nothing at all is known, one peer at a time tries a port. And while what was measured last
+/// contradicts that the rails are even, what seems to be slow does not have to be proven to be.
+template <class P>
+[[gnu::cold]] bool RailChoice<P>::sooner_in_doubt(const RailT& a, const RailT& b, uint64_t bytes) const {
+  if (!measured_)
+    if (const bool held = withheld(b, a); held != withheld(a, b)) return held;
+  if (uneven_ || seems_slow(a) || seems_slow(b)) return end_ns(a, bytes) < end_ns(b, bytes);
+  return lighter(a, b);
+}
+
+template <class P>
 [[gnu::cold]] void RailChoice<P>::weigh() {
   if (fixed()) [[unlikely]] {
     uneven_ = false;
     uneven_ = n_ > 1 && differ();
+    doubted_ = false;
     return choose_swift();
   }
   best_ = Cost{};
@@ -140,7 +163,7 @@ template <class P>
     best_ = g.cost();
     measured_ = true;
   }
-  if (!measured_) return;
+  if (!measured_) return reconsider();
   if (const bool now = differ(); now == uneven_)
     against_ = 0;
   else if (++against_ >= kInARow) {
@@ -149,6 +172,7 @@ template <class P>
   }
   was_uneven_ = uneven_;
   if (against_ != 0 || suspect_) until_sample_ = std::min(until_sample_, kSampleSoon);
+  reconsider();
   choose_swift();
 }
 
@@ -231,6 +255,11 @@ template <class P>
   choose_nearer();
 }
 
+template <class P>
+uint8_t RailChoice<P>::first_sample() const {
+  return weighing_ && weighing_->choices >= kManyPeers ? kSampleFirst : kSampleSoon;
+}
+
 /// The rail of an eager message that is timed: one that was not measured well, or that seems to be slow, or
 /// that has not been used for long, or the usual one.
 template <class P>
@@ -248,7 +277,8 @@ template <class P>
     const bool known = r.goodput.known() || r.goodput.least() != 0;
     const bool doubt = &r == suspect_ || (questioned(r) && seems_slow(r));
     const bool compared = uneven_ || r.message_time.known();
-    if (doubt || !known || !compared) until_sample_ = kSampleSoon;
+    if (!known) until_sample_ = first_sample();
+    if (doubt || !compared) until_sample_ = std::min(until_sample_, kSampleSoon);
     if (r.samples_out != 0) continue;
     if (!known) {
       ++turn_;
