@@ -99,10 +99,19 @@ void resume_later(Fabric& fabric, const Decision& decision) {
   }
 }
 
+/// Who is left continues those that a rule has stopped for a while. Nobody would if this process stopped,
+/// too.
+void signal_self(Fabric& fabric, const Decision& decision, int number) {
+  if (number == SIGSTOP && decision.duration_ns != 0 && !fabric.others_run()) return;
+  signal_process(fabric, fabric.process(), number);
+}
+
 void signal_target(Fabric& fabric, const Decision& decision, int number) {
   FabricHeader& h = fabric.header();
   if (decision.qpn != 0) {
-    if (QpEntry* qp = find_qp(fabric, decision.qpn)) signal_process(fabric, qp->process, number);
+    QpEntry* qp = find_qp(fabric, decision.qpn);
+    if (qp && qp->process == fabric.process()) return signal_self(fabric, decision, number);
+    if (qp) signal_process(fabric, qp->process, number);
     return;
   }
   // The own process last: it may not survive its own action.
@@ -111,8 +120,7 @@ void signal_target(Fabric& fabric, const Decision& decision, int number) {
     if (slot == fabric.process() || entry.state.load() != ProcessState::kLive) continue;
     if (decision.node == kAnyId || decision.node == entry.node) signal_process(fabric, slot, number);
   }
-  if (decision.node == kAnyId || decision.node == fabric.node())
-    signal_process(fabric, fabric.process(), number);
+  if (decision.node == kAnyId || decision.node == fabric.node()) signal_self(fabric, decision, number);
 }
 
 void overrun(Fabric& fabric, const Decision& decision, DeferredActions& deferred) {

@@ -208,6 +208,8 @@ class Fabric final : public OwnerOracle {
   bool alive(uint32_t slot, bool exact = false);
   /// Frees everything dead processes have left. Any process.
   void reap();
+  /// Is there another process that is not stopped by a rule?
+  bool others_run();
   bool may_take_over(OwnerTag owner) override;
   /// Leaves early: frees everything of this process and removes the file if it was the last one. The mapping
   /// stays, so that a thread still inside does no harm.
@@ -261,6 +263,7 @@ class Fabric final : public OwnerOracle {
   bool shares_pid_space(const std::string& name, std::string& error);
   bool attach_process(uint32_t node, std::string& error);
   void detach_process();
+  void continue_stopped();
   void register_for_fences();  ///< of other processes; sets expedited_
   OwnerTag tag_slow();
   void reap_process(uint32_t slot);

@@ -5,6 +5,7 @@
 // A living process holds a POSIX record lock on byte `slot` of the fabric file. The kernel drops it when the
 // process dies in whatever way, children of fork do not inherit it, and asking costs one system call.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -171,7 +172,32 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
   return false;
 }
 
+bool Fabric::others_run() {
+  const FabricHeader& h = *header_;
+  const auto stopped = [&h](uint32_t slot) {
+    for (const Resume& resume : h.resume)
+      if (resume.at_ns.load() != 0 && resume.process == slot) return true;
+    return false;
+  };
+  for (uint32_t slot = 0; slot < h.processes_used.load(); ++slot)
+    if (slot != slot_ && !stopped(slot) && alive(slot, true)) return true;
+  return false;
+}
+
+/// Those that a rule has stopped for a while wait for one that notices that it is over. The last one that
+/// could must not leave them stopped.
+void Fabric::continue_stopped() {
+  for (Resume& resume : header_->resume) {
+    uint64_t at = resume.at_ns.load();
+    if (at == 0 || at == kNever) continue;
+    const uint32_t slot = resume.process;
+    if (resume.at_ns.compare_exchange_strong(at, 0) && slot != slot_ && alive(slot, true))
+      kill(header_->processes[slot].pid.load(), SIGCONT);
+  }
+}
+
 void Fabric::detach_process() {
+  if (!others_run()) continue_stopped();
   ProcessEntry& me = self();
   reap_process(slot_);
   if (lease_holder.serial == serial_) lease_holder.map = nullptr;
