@@ -328,7 +328,7 @@ inline bool Goodput::close(uint64_t next, uint64_t next_posted_ns) {
   told_ = false;
   if (samples_ < kYoung) ++samples_;
   if (guessed_) test_guess(least, took + began_earlier);
-  if (only_alone_ && !one) {  // better than all before
+  if (only_alone_ && (!one || took > kSlackNs)) {  // better than all before
     only_alone_ = false;
     rate_ = 0;
     latency_ns_ = 0;
