@@ -52,8 +52,10 @@ class Stop : public testing::Test {
     while (step_->load() == 0) usleep(1000);
   }
   void TearDown() override {
-    kill(child_, SIGKILL);
-    waitpid(child_, nullptr, 0);
+    if (child_ > 0) {
+      kill(child_, SIGKILL);
+      waitpid(child_, nullptr, 0);
+    }
     munmap(step_, sizeof *step_);
     alarm(0);
   }
@@ -89,6 +91,37 @@ TEST_F(Stop, AnotherOneLeaves_ItStaysStopped) {
   Fabric::share(*fabric_, 2)->leave();
   int status = 0;
   EXPECT_EQ(waitpid(child_, &status, WCONTINUED | WNOHANG), 0);
+}
+
+/// One that a rule has stopped for good continues nobody.
+TEST_F(Stop, OthersAreStoppedForGood_TheLastOneDoesNotStop) {
+  act(*fabric_, "when node=1 do stop\n");
+  wait_for(WUNTRACED);
+  act(*fabric_, "when node=0 do stop for=20ms\n");  // this process would never get here
+  EXPECT_FALSE(fabric_->others_run());
+}
+
+/// It has not stopped, and others that leave do not take it for one that has.
+TEST_F(Stop, LastOneThatDidNotStop_Runs) {
+  act(*fabric_, "when node=any do stop for=1000s\n");
+  wait_for(WUNTRACED);
+  std::unique_ptr<Fabric> third = Fabric::share(*fabric_, 2);
+  EXPECT_TRUE(third->others_run());
+  third->leave();
+  int status = 0;
+  EXPECT_EQ(waitpid(child_, &status, WCONTINUED | WNOHANG), 0);
+}
+
+TEST_F(Stop, ProcessInTheSlotOfAStoppedOne_Runs) {
+  act(*fabric_, "when node=1 do stop for=1000s\n");
+  wait_for(WUNTRACED);
+  EXPECT_FALSE(fabric_->others_run());
+  kill(child_, SIGKILL);
+  wait_for(0);
+  child_ = 0;
+  fabric_->reap();
+  std::unique_ptr<Fabric> next = Fabric::share(*fabric_, 2);
+  EXPECT_TRUE(fabric_->others_run());
 }
 
 TEST_F(Stop, AllOfThem_TheLastOneGoesOn_AndContinuesTheOthers) {

@@ -99,10 +99,11 @@ void resume_later(Fabric& fabric, const Decision& decision) {
   }
 }
 
-/// Who is left continues those that a rule has stopped for a while. Nobody would if this process stopped,
-/// too.
+/// topology_tick() of another process continues one that a rule has stopped for a while. If none is left to
+/// do so this process does not stop.
 void signal_self(Fabric& fabric, const Decision& decision, int number) {
-  if (number == SIGSTOP && decision.duration_ns != 0 && !fabric.others_run()) return;
+  if (number == SIGSTOP && decision.duration_ns != 0 && !fabric.others_run())
+    return fabric.forget_resume(fabric.process());
   signal_process(fabric, fabric.process(), number);
 }
 

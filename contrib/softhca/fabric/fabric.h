@@ -208,8 +208,10 @@ class Fabric final : public OwnerOracle {
   bool alive(uint32_t slot, bool exact = false);
   /// Frees everything dead processes have left. Any process.
   void reap();
-  /// Is there another process that is not stopped by a rule?
+  /// Is there another process of the fabric that is not stopped, and not only an observer?
   bool others_run();
+  /// Process `slot` is not to be continued by anybody any more.
+  void forget_resume(uint32_t slot);
   bool may_take_over(OwnerTag owner) override;
   /// Leaves early: frees everything of this process and removes the file if it was the last one. The mapping
   /// stays, so that a thread still inside does no harm.

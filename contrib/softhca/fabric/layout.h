@@ -17,7 +17,7 @@
 namespace bfo::softhca {
 
 inline constexpr uint64_t kFabricMagic = 0x31614348'74666f53;  // "SoftHCa1"
-inline constexpr uint32_t kLayoutVersion = 19;
+inline constexpr uint32_t kLayoutVersion = 20;
 
 inline constexpr uint32_t kMaxProcesses = 512;
 inline constexpr uint32_t kMaxNodes = 256;
@@ -73,6 +73,7 @@ struct alignas(64) ProcessEntry {
   std::atomic<int32_t> pid;
   uint32_t node;
   std::atomic<uint64_t> start_time;  ///< of the pid, from /proc/PID/stat: tells it from a later one
+  std::atomic<uint32_t> observes;    ///< it has no devices, and does not act on rules: softhcactl
   std::atomic<uint32_t> pending;     ///< own QPs with work that waits for time or for an answer
   std::atomic<uint32_t> qps;         ///< own QPs, or more if it died while it made or destroyed one
   std::atomic<uint64_t> lease_map;   ///< bit per lease in use

@@ -148,6 +148,8 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
       entry.lease_map.store(0);
       entry.pinned.store(0);
       entry.room.store(sizeof(entry));
+      entry.observes.store(observer_ ? 1 : 0);
+      forget_resume(slot);
       for (auto& device : entry.objects) {
         for (auto& count : device) count.store(0);
       }
@@ -172,32 +174,64 @@ bool Fabric::attach_process(uint32_t node, std::string& error) {
   return false;
 }
 
+namespace {
+
+/// Is the process stopped (proc(5), /proc/PID/stat)?
+bool is_stopped(pid_t pid) {
+  char text[512] = {};
+  const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+  FILE* const file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return false;
+  const size_t n = std::fread(text, 1, sizeof(text) - 1, file);
+  std::fclose(file);
+  text[n] = 0;
+  const char* const name_end = std::strrchr(text, ')');  // the name may have any byte in it
+  return name_end != nullptr && name_end[1] == ' ' && (name_end[2] == 'T' || name_end[2] == 't');
+}
+
+bool is_pending(uint64_t at_ns) {
+  return at_ns != 0 && at_ns != kNever;
+}
+
+}  // namespace
+
 bool Fabric::others_run() {
-  const FabricHeader& h = *header_;
-  const auto stopped = [&h](uint32_t slot) {
+  FabricHeader& h = *header_;
+  const auto to_be_continued = [&h](uint32_t slot) {
     for (const Resume& resume : h.resume)
-      if (resume.at_ns.load() != 0 && resume.process == slot) return true;
+      if (is_pending(resume.at_ns.load()) && resume.process == slot) return true;
     return false;
   };
-  for (uint32_t slot = 0; slot < h.processes_used.load(); ++slot)
-    if (slot != slot_ && !stopped(slot) && alive(slot, true)) return true;
+  for (uint32_t slot = 0; slot < h.processes_used.load(); ++slot) {
+    if (slot == slot_ || to_be_continued(slot) || !alive(slot, true)) continue;
+    const ProcessEntry& entry = h.processes[slot];
+    if (entry.observes.load() == 0 && !is_stopped(entry.pid.load())) return true;
+  }
   return false;
 }
 
-/// Those that a rule has stopped for a while wait for one that notices that it is over. The last one that
-/// could must not leave them stopped.
+void Fabric::forget_resume(uint32_t slot) {
+  for (Resume& resume : header_->resume) {
+    uint64_t at = resume.at_ns.load();
+    if (is_pending(at) && resume.process == slot) resume.at_ns.compare_exchange_strong(at, 0);
+  }
+}
+
+/// SIGCONT to those that a rule has stopped for a while: topology_tick() of any process sends it, and no
+/// other one is left that could call it. One that only observes waits until it is time.
 void Fabric::continue_stopped() {
   for (Resume& resume : header_->resume) {
     uint64_t at = resume.at_ns.load();
-    if (at == 0 || at == kNever) continue;
+    if (!is_pending(at)) continue;
+    while (observer_ && now() < at && !others_run()) usleep(1000);
     const uint32_t slot = resume.process;
-    if (resume.at_ns.compare_exchange_strong(at, 0) && slot != slot_ && alive(slot, true))
+    if (resume.at_ns.compare_exchange_strong(at, 0) && alive(slot, true))
       kill(header_->processes[slot].pid.load(), SIGCONT);
   }
 }
 
 void Fabric::detach_process() {
-  if (!others_run()) continue_stopped();
+  forget_resume(slot_);
   ProcessEntry& me = self();
   reap_process(slot_);
   if (lease_holder.serial == serial_) lease_holder.map = nullptr;
@@ -209,6 +243,8 @@ void Fabric::detach_process() {
   range.l_start = slot_;
   range.l_len = 1;
   fcntl(fd_, F_SETLK, &range);
+  // Of two that leave at once the second one finds itself the last.
+  if (!others_run()) continue_stopped();
   left_ = true;
 }
 

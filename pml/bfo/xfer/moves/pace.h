@@ -96,6 +96,7 @@ class Pace {
     rail.goodput.written(bytes);
     if (at_least && mbits <= rail.goodput.moves()) return;
     rail.goodput.told(mbits, now, !rail.writes.empty());
+    rail.peer->choice.has_tried(rail);
     if (!at_least) rail.peer->choice.share_measured(rail, now);
     weigh(*rail.peer);
   }
@@ -146,6 +147,7 @@ class Pace {
   enum class Way : uint8_t { kIn, kOut, kGuessed };
   void measure(Rail<P>& rail, uint64_t bytes, uint64_t posted_ns, uint64_t now_ns, Way way);
   static void learned(Rail<P>& rail, uint64_t now_ns) {
+    rail.peer->choice.has_tried(rail);
     rail.peer->choice.share_measured(rail, now_ns);
     weigh(*rail.peer);
   }

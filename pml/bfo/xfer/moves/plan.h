@@ -155,8 +155,8 @@ class OnlyRead {
     if (best_ && choice_.uses(*best_) != choice_.uses(rail)) {
       if (choice_.uses(*best_)) return false;  // the other one is suspect
     } else if (best_) {
-      const bool keeps = ahead_ ? best_ == carrier_ : tries(*best_, rail);
-      const bool takes = ahead_ ? &rail == carrier_ : tries(rail, *best_);
+      const bool keeps = ahead_ ? best_ == carrier_ : tries(*best_, rail) || waits(rail, *best_);
+      const bool takes = ahead_ ? &rail == carrier_ : tries(rail, *best_) || waits(*best_, rail);
       if (keeps || !(takes || choice_.sooner(rail, *best_, length_) ||
                      (&rail == carrier_ && !choice_.sooner(*best_, rail, length_))))
         return false;
@@ -172,6 +172,11 @@ class OnlyRead {
   bool tries(const Rail<P>& rail, const Rail<P>& other) const {
     return rail.inflight_bytes == 0 && !choice_.proven(rail) && choice_.proven(other) &&
            !choice_.withheld(rail, other);
+  }
+
+  /// The rail of another peer tries the port of `rail`, and not that of `other`.
+  bool waits(const Rail<P>& rail, const Rail<P>& other) const {
+    return choice_.withheld(rail, other) && !choice_.withheld(other, rail);
   }
 
   const RailChoice<P>& choice_;
@@ -211,7 +216,7 @@ Rail<P>* grants_whole(RailChoice<P>& choice, uint64_t length) {
 }
 
 /// Bytes of the next FRAG over `rail`, one of so many, of at most `most`: what the rail takes, or less of one
-/// that is slower than others, so that they end together, or may be.
+/// that is slower than others, so that they end together, or may be slower.
 template <class P>
 uint64_t next_frag(const Rail<P>& rail, uint64_t most, unsigned rails, Share share) {
   share.proven = share.proven || rails <= 1;

@@ -179,7 +179,7 @@ struct Rget {
   /// Size of a piece of `r` over `rail`, if it takes one.
   static uint64_t planned(const E& e, const RecvRequest& r, const Rail<P>& rail) {
     const RailChoice<P>& choice = r.xfer.proc->peer->choice;
-    if (!choice.uneven()) return 0;
+    if (!choice.uneven() && !choice.doubted()) return 0;
     Moving m = moving(e, r, r.xfer.rndv->todo.front().size());
     m.pieces_out = 0;
     return next_read(m, rail, choice.share(rail));

@@ -157,6 +157,12 @@ class Goodput {
   uint64_t little_known() const {
     return samples_ >= kYoung ? UINT64_MAX : samples_ == 0 ? 0 : std::max(rate_, least_);
   }
+  /// A piece goes out, the first of which is told what it moves. False: it was not the first one.
+  bool tries() {
+    const bool first = !tried_;
+    tried_ = true;
+    return first;
+  }
   /// Was it ever measured, or guessed?
   bool known() const { return rate_ != 0; }
   /// Is what is known of it only how long single short pieces took, their latency included? They took no
@@ -240,6 +246,7 @@ class Goodput {
   bool grant_ended_ : 1 = false;  ///< a grant has ended
   bool together_ : 1 = false;     ///< grants were sent since the rail was empty
   bool by_messages_ : 1 = false;  ///< what was timed last was a message
+  bool tried_ : 1 = false;        ///< its port was tried over it
   bool only_alone_ : 1 = false;   ///< `rate_` has the latency of short pieces in it
   uint8_t samples_ : 3 = 0;       ///< at most kYoung
 };

@@ -35,11 +35,15 @@ class PortModels {
   }
   /// All of these until now, to and from all peers of this process.
   uint64_t carried(unsigned port) const { return port < kMaxRails ? carried_[port] : 0; }
-  /// A piece goes out over `rail`, of which nothing is known, and whose port is `port`.
+  /// The first piece goes out over `rail`, of which nothing is known, and whose port is `port`.
   void tries(unsigned port, const void* rail, uint64_t now_ns) {
-    if (port < kMaxRails) trials_[port] = {rail, now_ns};
+    if (port < kMaxRails && !tried(port, rail, now_ns)) trials_[port] = {rail, now_ns};
   }
-  /// Has another rail over `port` tried it lately, so that what it moves will be known soon?
+  /// Something is known of `rail`.
+  void has_tried(unsigned port, const void* rail) {
+    if (port < kMaxRails && trials_[port].by == rail) trials_[port] = {};
+  }
+  /// Does another rail over `port` try it, and nothing is known of that one yet?
   bool tried(unsigned port, const void* rail, uint64_t now_ns) const {
     if (port >= kMaxRails) return false;
     const Trial& t = trials_[port];
@@ -47,7 +51,9 @@ class PortModels {
   }
   /// The port is another one than before: it was away, or its speed has changed.
   void forget(unsigned port) {
-    if (port < kMaxRails) ports_[port] = One{};
+    if (port >= kMaxRails) return;
+    ports_[port] = One{};
+    trials_[port] = {};
   }
   /// Changes when another guess is worth a look.
   uint32_t news() const { return news_; }
@@ -60,7 +66,7 @@ class PortModels {
  private:
   /// Whoever is as fast as the port can be says so more often, while it moves anything.
   static constexpr uint64_t kStaleNs = 1'000'000'000;
-  static constexpr uint64_t kTrialNs = 100'000'000;  ///< then another one tries, whatever became of it
+  static constexpr uint64_t kTrialNs = 100'000'000;  ///< a trial that has told nothing is over then
   static constexpr uint64_t kForgottenNs = 10'000'000'000;
   static constexpr uint64_t kPiece = 65536;  ///< costs of it are compared
   static constexpr unsigned kNewsTenths = 13;

@@ -168,13 +168,21 @@ class RailChoice {
     if (weighing_ && rail.goodput.own())
       weighing_->ports.measured(rail.limits.port, &rail, rail.goodput.cost(), now_ns);
   }
-  /// A piece goes out over `rail`. If nothing is known of it, it tries its port for the rails of other peers.
-  void tries(const RailT& rail, uint64_t now_ns);
-  /// Is nothing known of `rail`, but soon, because the rail of another peer tries its port? Not while `other`
-  /// keeps up: its pieces are not timed, and nothing would tell that the trial has taken too long.
+  /// A piece goes out over `rail`. The first one of a rail of which nothing is known tries its port for the
+  /// rails of other peers.
+  void tries(RailT& rail, uint64_t now_ns);
+  /// Something was measured of `rail`: its trial is over.
+  void has_tried(const RailT& rail) {
+    if (weighing_ && proven(rail)) weighing_->ports.has_tried(rail.limits.port, &rail);
+  }
+  /// Is `rail` left to the peer whose rail tries the same port? Nothing is known of it yet, and `other` has
+  /// room (P4). Not while `other` keeps up: its pieces are not timed, and nothing would tell that the trial
+  /// has taken too long.
   bool withheld(const RailT& rail, const RailT& other) const;
   /// A rail keeps up again.
-  void reconsider() { doubted_ = n_ > 1 && (against_ != 0 || (!measured_ && !all_proven())); }
+  void reconsider();
+  /// May a rail be slower than it counts, so that sooner() needs to know how long the piece is?
+  bool doubted() const { return doubted_; }
   /// `rail` has moved so many timed bytes more.
   void carries(const RailT& rail, uint64_t bytes) {
     if (weighing_) weighing_->ports.carries(rail.limits.port, bytes);

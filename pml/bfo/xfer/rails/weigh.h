@@ -126,19 +126,27 @@ template <class P>
 }
 
 template <class P>
-void RailChoice<P>::tries(const RailT& rail, uint64_t now_ns) {
-  if (weighing_ && !proven(rail)) [[unlikely]]
+[[gnu::cold]] void RailChoice<P>::reconsider() {
+  bool timed = false;
+  for (unsigned i = 0; i < n_; ++i) timed = timed || usable_[i]->late != 0;
+  doubted_ = n_ > 1 && timed && (against_ != 0 || (!measured_ && !all_proven()));
+}
+
+template <class P>
+void RailChoice<P>::tries(RailT& rail, uint64_t now_ns) {
+  if (weighing_ && !proven(rail) && rail.goodput.tries()) [[unlikely]]
     weighing_->ports.tries(rail.limits.port, &rail, now_ns);
 }
 
 template <class P>
 [[gnu::cold]] bool RailChoice<P>::withheld(const RailT& rail, const RailT& other) const {
-  return weighing_ && other.late != 0 && rail.inflight_bytes == 0 && !proven(rail) &&
-         weighing_->ports.tried(rail.limits.port, &rail, looked_ns_);
+  return weighing_ && other.late != 0 && rail.inflight_bytes == 0 && other.inflight_bytes < kLongest &&
+         !proven(rail) && weighing_->ports.tried(rail.limits.port, &rail, looked_ns_);
 }
 
-/// While nothing at all is known, one peer at a time tries a port. And while what was measured last
-/// contradicts that the rails are even, what seems to be slow does not have to be proven to be.
+/// While this peer has measured nothing, a port that the rail of another peer tries comes last. And while
+/// what was measured last contradicts that the rails are even, what seems to be slow does not have to be
+/// proven to be.
 template <class P>
 [[gnu::cold]] bool RailChoice<P>::sooner_in_doubt(const RailT& a, const RailT& b, uint64_t bytes) const {
   if (!measured_)
