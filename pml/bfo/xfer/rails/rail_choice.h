@@ -5,7 +5,7 @@
 // Only pointers: the rails belong to the peer. Used under the engine's lock. Needs no memory, cannot fail: a
 // function that returns a rail returns nullptr when there is none.
 //
-// H1..H23: contrib/doc/hazards.md
+// P1..P8: contrib/doc/design.md; H1..H23: contrib/doc/hazards.md
 #pragma once
 
 #include <algorithm>
