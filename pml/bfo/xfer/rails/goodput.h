@@ -157,7 +157,7 @@ class Goodput {
   uint64_t little_known() const {
     return samples_ >= kYoung ? UINT64_MAX : samples_ == 0 ? 0 : std::max(rate_, least_);
   }
-  /// A piece goes out, the first of which is told what it moves. False: it was not the first one.
+  /// A piece goes out. True: it is the first one that asks, and tries the port for the rails of other peers.
   bool tries() {
     const bool first = !tried_;
     tried_ = true;
@@ -246,7 +246,7 @@ class Goodput {
   bool grant_ended_ : 1 = false;  ///< a grant has ended
   bool together_ : 1 = false;     ///< grants were sent since the rail was empty
   bool by_messages_ : 1 = false;  ///< what was timed last was a message
-  bool tried_ : 1 = false;        ///< its port was tried over it
+  bool tried_ : 1 = false;        ///< tries() was called
   bool only_alone_ : 1 = false;   ///< `rate_` has the latency of short pieces in it
   uint8_t samples_ : 3 = 0;       ///< at most kYoung
 };
