@@ -51,25 +51,6 @@ void expect_near(uint64_t value, uint64_t wanted, unsigned percent, const char* 
   EXPECT_LE(value * 100, wanted * (100 + percent)) << why;
 }
 
-/// 4 KiB in 43 us may be the latency of a fast rail. 20 KiB in 206 us are not.
-TEST(Goodput, ShortPieceAlone_ThenALongerOneAlone_TellsTheRate) {
-  Goodput g;
-  auto alone = [&g, now = kMs](uint64_t bytes, uint64_t took) mutable {
-    g.posted(bytes, now, true);
-    g.ended(bytes, now, now + took, static_cast<uint32_t>(now / kUs), now + took - kUs);
-    now += kMs;
-    g.settle(now);
-  };
-  alone(4096, 43 * kUs);
-  ASSERT_TRUE(g.known());
-  EXPECT_TRUE(g.only_alone());
-  alone(4096, 44 * kUs);
-  EXPECT_TRUE(g.only_alone()) << "no more is known";
-  alone(20'480, 206 * kUs);
-  EXPECT_FALSE(g.only_alone());
-  expect_near(g.cost().rate, 795, 5, "its latency in it");
-}
-
 TEST(Goodput, BusyRailIsMeasured) {
   for (const uint64_t rate : {80u, 800u, 8000u}) {
     Goodput g;

@@ -433,6 +433,25 @@ TEST(Weigh, RailOfWhichOneShortPieceIsKnown_CountsLikeOneThatIsKnownBetter) {
   EXPECT_EQ(t.peer.choice.estimate_now(t.rails[1]).basis, Basis::kMeasured) << "that one is slower";
 }
 
+/// 4 KiB in 43 us may be the latency of a fast rail. 20 KiB in 206 us are not.
+TEST(Weigh, ShortPieceAlone_ThenALongerOneAlone_TellsTheRate) {
+  Goodput g;
+  auto alone = [&g, now = kMs](uint64_t bytes, uint64_t took) mutable {
+    g.posted(bytes, now, true);
+    g.ended(bytes, now, now + took, static_cast<uint32_t>(now / 1000), now + took - 1000);
+    now += kMs;
+    g.settle(now);
+  };
+  alone(4096, 43 * 1000);
+  ASSERT_TRUE(g.known());
+  EXPECT_TRUE(g.only_alone());
+  alone(4096, 44 * 1000);
+  EXPECT_TRUE(g.only_alone()) << "no more is known";
+  alone(20'480, 206 * 1000);
+  EXPECT_FALSE(g.only_alone());
+  EXPECT_NEAR(static_cast<double>(g.cost().rate), 795, 40) << "its latency in it";
+}
+
 /// A far rail whose messages are always behind others is never measured well, but is known to be slow.
 TEST(Weigh, RailThatMovesAtMostAHundredth_IsLeft) {
   Two t(8000, 0);
