@@ -52,11 +52,12 @@ class Job:
     def seconds(self):
         return self.command.seconds
 
-    def events(self):
-        """The failovers of all ranks."""
+    def events(self, what="failover"):
+        """The events of all ranks whose kind is `what`; "": any."""
         try:
             with open(self.events_file, errors="replace") as f:
-                return [json.loads(line) for line in f if '"failover"' in line]
+                found = [json.loads(line) for line in f]
+                return [e for e in found if what in ("", e["what"])]
         except OSError:
             return []
 

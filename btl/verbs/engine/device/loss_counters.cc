@@ -32,8 +32,9 @@ constexpr std::array kNames = {
     Name{Meaning::kSignOut, "hw_counters/roce_adp_retrans"},
     Name{Meaning::kSignIn, "hw_counters/out_of_sequence"},
     Name{Meaning::kSignIn, "hw_counters/implied_nak_seq_err"},
-    // rxe: each retransmission, after a NAK or a timeout
-    Name{Meaning::kSignOut, "hw_counters/completer_retry_err"},
+    // rxe. Its completer_retry_err counts retransmissions of which most follow no loss: a timer that runs on
+    // when all was acknowledged, and ends in the middle of the next message.
+    Name{Meaning::kSignOut, "hw_counters/rcvd_seq_err"},
     Name{Meaning::kSignIn, "hw_counters/out_of_seq_request"},
     // bnxt_re
     Name{Meaning::kSignOut, "hw_counters/to_retransmits"},
