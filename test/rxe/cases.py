@@ -135,12 +135,12 @@ def flaps(the_lab, seconds=60):
     return f"{count} flaps, " + judge(job.finish(), 1)
 
 
-def impaired(*arguments, ends=("a0", "a1"), least_failovers=0, heal_after=None, losses=None):
-    """Cable a is impaired by netem while the job exchanges messages. `losses`: the devices that are said to lose packets
-    which they send; None: any."""
+def impaired(*arguments, ends=("a0", "a1"), least_failovers=0, heal_after=None, seconds=20, losses=None):
+    """Cable a is impaired by netem while the job exchanges messages. `losses`: the devices that must be said to lose
+    packets, one way or both; None: any."""
 
     def case(the_lab):
-        job = the_lab.begin(rounds(20))
+        job = the_lab.begin(rounds(seconds))
         sleep_until_begun(job, 1)
         for end in ends:
             the_lab.cables("netem", end, *arguments)
@@ -151,7 +151,7 @@ def impaired(*arguments, ends=("a0", "a1"), least_failovers=0, heal_after=None, 
         if losses is not None:
             note = f"sent again (NAKs): {sent_again(the_lab)}; {note}"
             said = {(e["device"], e["direction"]) for e in job.events("packet_loss")}
-            if {device for device, way in said if way == "out"} != set(losses) or not {device for device, _ in said} <= {"ra0", "ra1"}:
+            if {device for device, _ in said} != set(losses):
                 raise Failed(f"{note}\nit is said of {sorted(said)} that they lose packets\n{lab.tail(job.output)}")
         return note
 
@@ -207,8 +207,8 @@ ALL = [
     ("cable pulled and put back", pulled),
     ("both cables pulled and put back", both_pulled),
     ("alternate flaps", flaps),
-    ("1 % loss", impaired("loss", "1%", losses=("ra0", "ra1"))),
-    ("5 % loss", impaired("loss", "5%", losses=("ra0", "ra1"))),
+    ("1 % loss", impaired("loss", "1%", seconds=45, losses=("ra0", "ra1"))),
+    ("5 % loss", impaired("loss", "5%", seconds=45, losses=("ra0", "ra1"))),
     ("one way dead", impaired("loss", "100%", ends=("a0",), least_failovers=1, heal_after=8)),
     ("delay of 5 ms", impaired("delay", "5ms")),
     ("reordering", impaired("delay", "2ms", "reorder", "75%", "25%")),
