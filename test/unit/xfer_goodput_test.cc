@@ -432,7 +432,7 @@ TEST(Goodput, RailThatDeviatesFromTheGuess_IsWhatItIsAfterTheFirstPieces) {
   for (const uint64_t rate : {80u, 8000u}) {
     Goodput g;
     g.guess({800, 0}, kMs);
-    Wire(rate).move(g, 12, 4);
+    Wire(rate).move(g, 3, 3);
     expect_near(g.cost().rate, rate, 10, "not half of the way, nor an eighth");
   }
 }

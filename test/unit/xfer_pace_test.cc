@@ -166,6 +166,7 @@ TEST(RailPace, WhatWasInFlightBeforeAnotherRailCameUp_TellsNothing) {
   ends(o.f);
   EXPECT_FALSE(rail.goodput.known());
   ends(second);
+  EXPECT_FALSE(rail.goodput.known()) << "only the end of the first one says since when it was served";
   ends(third);
   ASSERT_TRUE(rail.goodput.known());
   EXPECT_EQ(rail.goodput.cost().rate, 8000u);
