@@ -459,7 +459,7 @@ TEST(Plan, FirstGrantsOfARailAreShort) {
   EXPECT_EQ(next_grant(alone, p.rails[0], choice.share(p.rails[0])), kMi) << "there is no other one";
 }
 
-/// One that was measured four times slower, once, may be slow or not: what its READs took is no grant.
+/// One that was once found to be ten times slower may be slow or not: a grant that has ended there tells.
 TEST(Plan, FirstGrantOfARailThatSeemsSlowIsShort) {
   TinyPeer p(2);
   auto& choice = p.peer.choice;
